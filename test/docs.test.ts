@@ -1,15 +1,18 @@
 /** Keeps the documentation true. Each check is shown to report a wrong page. */
 
 import { describe, expect, it } from 'vitest'
+import { COMMANDS } from '../src/cli/main.ts'
 import { ERRORS } from '../src/errors.ts'
 import { DEFAULT_LIMITS } from '../src/serve/options.ts'
 import {
+  checkCommands,
   checkExamples,
   checkLinks,
   checkMachine,
   checkOptions,
   checkThreats,
   compareNames,
+  packedFiles,
   readInterface,
   readOptionTables,
   readQuantity,
@@ -19,12 +22,46 @@ import { readRepository } from './support/repository.ts'
 
 const files = readRepository()
 const page = (path: string): string => files.get(path) ?? ''
+const scriptsOf = (...paths: string[]): Set<string> =>
+  new Set(paths.flatMap((path) => Object.keys((JSON.parse(page(path)) as { scripts: object }).scripts)))
 
 describe('the documentation', () => {
   it('has no broken links', () => {
     const { checked, problems } = checkLinks(files)
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(10)
+  })
+
+  it('has no links that break in the package', () => {
+    const { checked, problems } = checkLinks(packedFiles(files))
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(10)
+  })
+
+  it('names commands, options and scripts that exist', () => {
+    const commands = new Map(
+      [...COMMANDS, { name: 'help', options: {} }].map(({ name, options }) => [
+        name,
+        new Set([...Object.keys(options), 'help']),
+      ]),
+    )
+    const { checked, problems } = checkCommands(
+      files,
+      commands,
+      scriptsOf('package.json', 'create-rondo/template/package.json'),
+    )
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(100)
+  })
+
+  it.each([
+    ['Server', 'serve/Server'],
+    ['Rondo', 'mount/Rondo'],
+    ['Client', 'client/Client'],
+  ])('has a table of the methods of %s', (_name, type) => {
+    const tables = readOptionTables(page('docs/reference/methods.md'))
+    expect(tables.flatMap(({ types }) => types)).toContain(type)
+    expect(checkOptions(files, 'docs/reference/methods.md')).toEqual([])
   })
 
   it('shows the code of the examples unchanged', () => {
@@ -120,45 +157,70 @@ describe('a wrong page is reported', () => {
     ['[x](nowhere.md)', ['docs/a.md: nowhere.md does not exist']],
     ['[x](b.md#three)', ['docs/a.md: b.md#three has no such heading']],
     ['[x](#three)', ['docs/a.md: #three has no such heading']],
+    ['# Same\n# `same`\n[x](#same)', ['docs/a.md: #same is the anchor of two headings']],
     ['[x]: nowhere.md', ['docs/a.md: nowhere.md does not exist']],
     ['<img src="nowhere.svg">', ['docs/a.md: nowhere.svg does not exist']],
   ])('link %j', (text, problems) => expect(links(text)).toEqual(problems))
 
-  const example =
-    "import { a } from '../src/index.ts'\nfunction f() {\n  // #region call\n  a()\n  // #endregion\n}\n"
+  const example = "import { a } from 'rondo'\nfunction f() {\n  // #region call\n  a()\n  // #endregion\n}\n"
   const blocks = (text: string) =>
     checkExamples(
       new Map([
-        ['README.md', text],
+        ['docs/guide/a.md', text],
         ['examples/1.ts', example],
       ]),
     ).problems
-  const readerSees = example.replace('../src/index.ts', 'rondo')
 
   it.each([
-    [`<!-- from examples/1.ts -->\n\n\`\`\`ts\n${readerSees}\`\`\``, []],
+    [`<!-- from examples/1.ts -->\n\n\`\`\`ts\n${example}\`\`\``, []],
     ['<!-- from examples/1.ts#call -->\n```ts\na()\n```', []],
     ['```sh\nnpm test\n```', []],
     [
       '<!-- from examples/1.ts#call -->\n```ts\nb()\n```',
-      ['README.md: a block differs from examples/1.ts#call'],
+      ['docs/guide/a.md: a block differs from examples/1.ts#call'],
     ],
-    ['<!-- from examples/1.ts#other -->\n```ts\na()\n```', ['README.md: there is no examples/1.ts#other']],
-    ['<!-- from examples/2.ts -->\n```ts\na()\n```', ['README.md: there is no examples/2.ts']],
-    ['```ts\na()\n```', ['README.md: a ts block is not taken from a file in examples/']],
+    [
+      '<!-- from examples/1.ts#other -->\n```ts\na()\n```',
+      ['docs/guide/a.md: there is no examples/1.ts#other'],
+    ],
+    ['<!-- from examples/2.ts -->\n```ts\na()\n```', ['docs/guide/a.md: there is no examples/2.ts']],
+    ['```ts\na()\n```', ['docs/guide/a.md: a ts block is not taken from a file in examples/']],
   ])('block %j', (text, problems) => expect(blocks(text)).toEqual(problems))
 
   it('threats', () => {
-    const threats = (test: string) =>
+    const threats = (test: string, cell = '`a.ts`') =>
       checkThreats(
         new Map([
-          ['S.md', '| # | attack | tests |\n| T1 | x | [a](a.ts) |\n'],
+          ['S.md', `| # | attack | tests |\n| T1a | x | ${cell} |\n`],
           ['a.ts', test],
         ]),
         'S.md',
       ).problems
-    expect(threats("it('T1 refuses', …)")).toEqual([])
-    expect(threats("it('T12 refuses', …)")).toEqual(['T1 has no test that quotes it'])
+    expect(threats("it('T1a refuses', …)")).toEqual([])
+    expect(threats("it('T1 refuses', …)")).toEqual(['T1a is not quoted by a.ts'])
+    expect(threats("it('T1a refuses', …)", '`a.ts`, `b.ts`')).toEqual(['T1a is not quoted by b.ts'])
+    expect(threats('', 'none')).toEqual(['T1a names no test'])
+  })
+
+  it('commands', () => {
+    const wrong = (text: string) =>
+      checkCommands(new Map([['a.md', text]]), new Map([['call', new Set(['json'])]]), new Set(['bench']))
+        .problems
+    expect(wrong('`rondo call x --json -- --y`, `npm run bench -- core`, rondo dig')).toEqual([])
+    expect(wrong('`npx rondo dig x`')).toEqual(['a.md: there is no command "rondo dig"'])
+    expect(wrong('```sh\n$ rondo call x --jsn\n```')).toEqual(['a.md: "rondo call" has no option --jsn'])
+    expect(wrong('```\nnpm run bensh\n```')).toEqual(['a.md: there is no script "bensh"'])
+  })
+
+  it('links in the package', () => {
+    const packed = packedFiles(
+      new Map([
+        ['package.json', '{ "files": ["docs"] }'],
+        ['docs/a.md', '[x](../test/b.ts)'],
+        ['test/b.ts', ''],
+      ]),
+    )
+    expect(checkLinks(packed).problems).toEqual(['docs/a.md: ../test/b.ts does not exist'])
   })
 
   it('names', () => {
@@ -185,7 +247,18 @@ describe('a wrong page is reported', () => {
 })
 
 describe('an option that is not documented, or does not exist, is reported', () => {
-  const source = 'export interface A {\n  x?: number\n  y?: string\n}\n'
+  const source = `export interface A {
+  x?: number
+  y?: string
+}
+interface C extends Partial<A> {
+  z: number
+}
+interface D extends Pick<A, 'x'> {}
+type Some = 'x'
+
+interface E extends Pick<A, Some> {}
+`
   const check = (types: string, ...names: string[]) => {
     const rows = names.map((name) => `| \`${name}\` | 1 | text |\n`).join('')
     const markdown = `<!-- options ${types} -->\n\n| option | default | meaning |\n| --- | --- | --- |\n${rows}`
@@ -204,6 +277,17 @@ describe('an option that is not documented, or does not exist, is reported', () 
     [['A', 'x', 'y', 'z'], ['option of A z is documented but does not exist']],
     [['A -y', 'x'], []],
     [['B', 'x'], ['there is no interface B']],
+    [['C', 'z', 'x', 'y'], []],
+    [
+      ['C', 'z'],
+      ['option of C x is not documented', 'option of C y is not documented'],
+    ],
+    [['D', 'x'], []],
+    [
+      ['D', 'y'],
+      ['option of D x is not documented', 'option of D y is documented but does not exist'],
+    ],
+    [['E'], ['option of E x is not documented']],
   ])('%j', ([types = '', ...names], problems) => expect(check(types, ...names)).toEqual(problems))
 })
 

@@ -4,6 +4,7 @@
  */
 
 import { posix } from 'node:path'
+import { markedCode } from '../../scripts/fill-docs.ts'
 import { readAnchors, readFences, readLinks } from './markdown.ts'
 
 type Files = ReadonlyMap<string, string>
@@ -23,8 +24,11 @@ export function checkLinks(files: Files): { checked: number; problems: string[] 
       const target = path === '' ? page : posix.join(posix.dirname(page), path).replace(/\/$/, '')
       const targetText = files.get(target)
       if (targetText === undefined && !folders.has(target)) problems.push(`${page}: ${link} does not exist`)
-      else if (anchor && !readAnchors(targetText ?? '').has(anchor))
-        problems.push(`${page}: ${link} has no such heading`)
+      else if (anchor) {
+        const anchors = readAnchors(targetText ?? '')
+        if (!anchors.has(anchor)) problems.push(`${page}: ${link} has no such heading`)
+        else if (anchors.has(`${anchor}-1`)) problems.push(`${page}: ${link} is the anchor of two headings`)
+      }
     }
   }
   return { checked, problems }
@@ -33,24 +37,6 @@ export function checkLinks(files: Files): { checked: number; problems: string[] 
 function ancestors(path: string): string[] {
   const parts = path.split('/').slice(0, -1)
   return parts.map((_, i) => parts.slice(0, i + 1).join('/'))
-}
-
-/** Examples import the sources; a reader imports the package. */
-function asReaderSees(code: string): string {
-  return code
-    .replace(/(['"])(?:\.\.\/)+src\/index\.ts\1/g, '$1rondo$1')
-    .replace(/(['"])(?:\.\.\/)+src\/([a-z-]+)\.ts\1/g, '$1rondo/$2$1')
-    .trimEnd()
-}
-
-function region(text: string, name: string): string | undefined {
-  const lines = text.split('\n')
-  const start = lines.findIndex((line) => line.trim() === `// #region ${name}`)
-  const length = lines.slice(start + 1).findIndex((line) => line.trim() === '// #endregion')
-  if (start < 0 || length < 0) return undefined
-  const body = lines.slice(start + 1, start + 1 + length)
-  const indent = Math.min(...body.filter((line) => line.trim() !== '').map((line) => line.search(/\S/)))
-  return body.map((line) => line.slice(indent)).join('\n')
 }
 
 /** Blocks marked `<!-- from examples/x.ts -->` or `<!-- from examples/x.ts#name -->` are that file, or that region. */
@@ -62,17 +48,15 @@ export function checkExamples(files: Files): { checked: number; problems: string
     for (const { mark, code, language } of readFences(text)) {
       const source = /^from (\S+?)(?:#(\S+))?$/.exec(mark ?? '')
       if (source === null) {
-        const mustBeMarked = page === 'README.md' && /^(ts|js|typescript|javascript)$/.test(language)
-        if (mustBeMarked) problems.push(`${page}: a ${language} block is not taken from a file in examples/`)
+        if (/^(ts|js|typescript|javascript)$/.test(language))
+          problems.push(`${page}: a ${language} block is not taken from a file in examples/`)
         continue
       }
       checked++
       const [, path = '', name] = source
-      const file = files.get(path)
-      const wanted = file === undefined || name === undefined ? file : region(file, name)
+      const wanted = markedCode(files, path, name)
       if (wanted === undefined) problems.push(`${page}: there is no ${path}${name ? `#${name}` : ''}`)
-      else if (asReaderSees(wanted) !== code.trimEnd())
-        problems.push(`${page}: a block differs from ${source[0].slice(5)}`)
+      else if (wanted !== code.trimEnd()) problems.push(`${page}: a block differs from ${source[0].slice(5)}`)
     }
   }
   return { checked, problems }
@@ -110,7 +94,7 @@ export function readInterface(source: string, name: string): string[] | undefine
   const names: string[] = []
   let depth = 0
   for (const line of text.split('\n')) {
-    const property = depth === 0 ? /^\s*(?:readonly\s+)?(\w+)\??\s*[:(<]/.exec(line)?.[1] : undefined
+    const property = depth === 0 ? /^\s*(?:readonly\s+)?([a-z_]\w*)\??\s*[:(<]/.exec(line)?.[1] : undefined
     if (property) names.push(property)
     for (const mark of line) {
       if ('{(['.includes(mark)) depth++
@@ -158,34 +142,117 @@ export function readQuantity(text: string): number {
 
 /** Each table has exactly the properties of its types: `Name`, or `folder/Name` where two folders have that name. */
 export function checkOptions(files: Files, page: string): string[] {
-  return readOptionTables(files.get(page) ?? '').flatMap(({ types, hidden, rows }) => {
+  const tables = readOptionTables(files.get(page) ?? '')
+  const documented = tables.flatMap(({ types }) => types.map((type) => type.split('/').at(-1) ?? ''))
+  return tables.flatMap(({ types, hidden, rows }) => {
     const found = types.map((type) => findInterface(files, type))
     const missing = types.filter((_, i) => found[i] === undefined)
     if (missing.length > 0) return missing.map((type) => `there is no interface ${type}`)
     const inDocs = rows.map(({ name }) => name)
-    const inCode = found.flatMap((names) => names ?? []).filter((name) => !hidden.includes(name))
+    const own = found.flatMap((names) => names ?? [])
+    const inherited = types.flatMap((type) => inheritedNames(files, type, documented))
+    const inCode = [...own, ...inherited].filter((name) => !hidden.includes(name))
     return compareNames(`option of ${types.join(', ')}`, inDocs, inCode)
   })
 }
 
 function findInterface(files: Files, type: string): string[] | undefined {
+  return findSource(files, type, readInterface)
+}
+
+function findSource<T>(files: Files, type: string, read: (source: string, name: string) => T | undefined) {
   const [name = '', folder = ''] = type.split('/').reverse()
   for (const [path, text] of files) {
     if (!path.startsWith(`src/${folder}`) || !/(?<!\.test)\.ts$/.test(path)) continue
-    const names = readInterface(text, name)
-    if (names) return names
+    const found = read(text, name)
+    if (found) return found
   }
   return undefined
 }
 
-/** Each row of the table of threats names tests, and at least one of them quotes its number. */
+/** Names that a type has from the interfaces it extends, unless those have a table on the same page. */
+function inheritedNames(files: Files, type: string, documented: readonly string[]): string[] {
+  return (findSource(files, type, readParents) ?? []).flatMap(({ parent, keys }) => {
+    if (keys !== undefined)
+      return findSource(files, keys, readNames) ?? [`of ${keys}, which is not a list of names`]
+    if (documented.includes(parent)) return []
+    return [...(findInterface(files, parent) ?? []), ...inheritedNames(files, parent, documented)]
+  })
+}
+
+/** What follows `extends`: each parent, and for `Pick<Parent, Keys>` the type that lists the names. */
+function readParents(source: string, name: string): { parent: string; keys?: string }[] | undefined {
+  const clause = new RegExp(`\\binterface ${name}\\b(?:<[^{]*>)?\\s+extends\\s+([^{]*)\\{`).exec(source)?.[1]
+  const parents = clause?.matchAll(
+    /(?:(Pick|Omit|Partial|Required)<\s*)?([A-Z]\w*)(?:\s*,\s*([^>]*?)\s*,?\s*>|>)?/g,
+  )
+  if (parents === undefined) return undefined
+  return Array.from(parents, ([, how, parent = '', keys]) => (how === 'Pick' ? { parent, keys } : { parent }))
+}
+
+/** The strings of `type Name = 'a' | 'b'`; a list that is written in place is its own name. */
+function readNames(source: string, name: string): string[] | undefined {
+  const list = name.includes("'")
+    ? name
+    : new RegExp(`\\btype ${name} =([^;{}]*?)\\n\\n`).exec(`${source}\n\n`)?.[1]
+  return list === undefined ? undefined : Array.from(list.matchAll(/'(\w+)'/g), ([, key = '']) => key)
+}
+
+/** Each row of the table of threats names test files, and each of them quotes the row's number. */
 export function checkThreats(files: Files, page: string): { checked: number; problems: string[] } {
-  const rows = [...(files.get(page) ?? '').matchAll(/^\| (T\d+) .*\|(.*)\|$/gm)]
+  const rows = [...(files.get(page) ?? '').matchAll(/^\| ([TR]\d+[a-z]?) .*\|(.*)\|$/gm)]
   const problems = rows.flatMap(([, number = '', cell = '']) => {
-    const tests = readLinks(cell).map((path) => files.get(path) ?? '')
-    return tests.some((text) => new RegExp(`\\b${number}\\b`).test(text))
-      ? []
-      : [`${number} has no test that quotes it`]
+    const paths = Array.from(cell.matchAll(/`([^`]+\.ts)`/g), ([, path = '']) => path)
+    if (paths.length === 0) return [`${number} names no test`]
+    return paths
+      .filter((path) => !new RegExp(`\\b${number}\\b`).test(files.get(path) ?? ''))
+      .map((path) => `${number} is not quoted by ${path}`)
   })
   return { checked: rows.length, problems }
+}
+
+/** Commands by name, each with the names of its options. */
+export type CommandTable = ReadonlyMap<string, ReadonlySet<string>>
+
+/**
+ * Each `rondo …` and `npm run …` in a shell block, a transcript or inline code names a command and options that exist.
+ * Commands of other programs, and output, are not checked.
+ */
+export function checkCommands(
+  files: Files,
+  commands: CommandTable,
+  scripts: ReadonlySet<string>,
+): { checked: number; problems: string[] } {
+  const problems: string[] = []
+  let checked = 0
+  for (const [page, text] of files) {
+    if (!isMarkdown(page)) continue
+    const blocks = readFences(text).filter(({ language }) => /^(sh|text|)$/.test(language))
+    const lines = blocks.flatMap(({ code }) => code.split('\n'))
+    const inline = Array.from(text.matchAll(/`([^`\n]+)`/g), ([, code = '']) => code)
+    for (const line of [...lines, ...inline]) {
+      for (const [, name = ''] of line.matchAll(/\bnpm run ([\w:-]+)/g)) {
+        checked++
+        if (!scripts.has(name)) problems.push(`${page}: there is no script "${name}"`)
+      }
+      const [, name = '', rest = ''] = /(?:^|(?<!create)[ (])rondo ([a-z]+)\b([^#&|]*)/.exec(line) ?? []
+      if (name === '') continue
+      checked++
+      const options = commands.get(name)
+      if (options === undefined) problems.push(`${page}: there is no command "rondo ${name}"`)
+      const own = rest.replace(/ -- .*|"[^"]*"/g, '')
+      for (const [, option = ''] of own.matchAll(/\s--([a-z][\w-]*)/g))
+        if (options && !options.has(option))
+          problems.push(`${page}: "rondo ${name}" has no option --${option}`)
+    }
+  }
+  return { checked, problems }
+}
+
+/** The pages that the package contains, and the files they may link to there. */
+export function packedFiles(files: Files): Map<string, string> {
+  const { files: patterns } = JSON.parse(files.get('package.json') ?? '{}') as { files: string[] }
+  const isPacked = (path: string): boolean =>
+    patterns.some((pattern) => path === pattern || path.startsWith(`${pattern}/`))
+  return new Map([...files].filter(([path]) => isPacked(path)))
 }
