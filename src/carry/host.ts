@@ -316,6 +316,8 @@ export interface FlowHost {
   readonly running: Roster<RunningRound>
   /** True once this process was told to stop. */
   readonly draining: boolean
+  /** Calls `listener` when this process is told to stop; returns a function that undoes this. */
+  onDrain(listener: () => void): () => void
   /** True while this instance should shed load. */
   overloaded(): boolean
   /** How long one round may run before the call moves at its next step. */

@@ -62,7 +62,7 @@ export interface HostOptions extends Pick<ServerOptions, Shared> {
 }
 
 export interface OpenHost extends FlowHost {
-  /** Sets `draining`. */
+  /** Sets `draining`, and calls the listeners. */
   drain(): void
   /** Stops timers. */
   close(): void
@@ -86,6 +86,7 @@ export function createHost(
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
   const placeOf = (task: TaskHead) => host.tasks && placeOfTask(host, host.tasks, task)
+  const drainListeners = new Set<() => void>()
   const host: OpenHost & { draining: boolean } = {
     audience: options.audience,
     codecs: createCodecs(codecs, options.eras),
@@ -107,8 +108,15 @@ export function createHost(
     tasks: createTaskHost(options, { log, instance, observer, placeOf }),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
+    onDrain(listener) {
+      const own = (): void => listener()
+      drainListeners.add(own)
+      return () => void drainListeners.delete(own)
+    },
     drain() {
       host.draining = true
+      for (const listener of drainListeners) listener()
+      drainListeners.clear()
     },
     close() {
       keys.close()
@@ -232,8 +240,8 @@ function createTaskHost(
   }
 }
 
-/** How long `task_status` waits, so that a model does not have to poll a short task. */
-const TOOL_WAIT_MS = 5_000
+/** How long `task_status` waits: long enough that a model seldom polls, and well below the minute after which hosts give up. */
+const TOOL_WAIT_MS = 25_000
 /** Hosts give up on a call after a minute. */
 const MAX_TOOL_WAIT_MS = 55_000
 

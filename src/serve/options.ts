@@ -129,7 +129,7 @@ export interface TaskOptions {
   concurrency?: number
   /**
    * Adds the tools `task_status` and `task_cancel`, for hosts that cannot follow tasks: a call that becomes a task then returns a
-   * sentence with its id. `waitMs` is how long `task_status` waits for a task that is working (default: 5 s). Default: false.
+   * sentence with its id. `waitMs` is how long `task_status` waits for a task that is working (default: 25 s). Default: false.
    */
   tools?: boolean | { waitMs?: number }
   /**

@@ -7,6 +7,7 @@ import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { createRondo } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { createHost } from '../../src/serve/host.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createTime } from '../support/store/store-harness.ts'
 import { follow, send } from '../support/task-client.ts'
@@ -118,7 +119,9 @@ describe('a host without tasks', () => {
     const taskId = idIn(await host.call('many'))
     const script = Object.fromEntries(Array.from({ length: 9 }, (_, i) => [`q${i}`, { name: 'x' }]))
     const first = await host.call('task_status', { taskId }, script)
-    expect(first.text).toMatch(/waits for an answer.*Call task_status again to ask the user/)
+    expect(first.text).toMatch(
+      /waits for an answer.*Call task_status again with .*"after":1\} to ask the user/,
+    )
     expect(await untilEnded(host, taskId, script)).toMatchObject({ text: 'all' })
   })
 
@@ -329,7 +332,13 @@ describe('declarations', () => {
     })
     const host = roundsHost(server)
     const started = await host.call('sums')
-    expect(started.structuredContent).toMatchObject({ task: { taskId: idIn(started), status: 'working' } })
+    // Codex shows its model the structured content alone.
+    const next = expect.stringMatching(
+      /^Call task_status with .*task_status asks the user.*Do not call "sums" again for the same work\.$/,
+    )
+    expect(started.structuredContent).toMatchObject({
+      task: { taskId: idIn(started), status: 'working', next },
+    })
     expect(await untilEnded(host, idIn(started))).toMatchObject({ structuredContent: { sum: 3 } })
   })
 
@@ -361,7 +370,59 @@ describe('waiting', () => {
     const { text, structuredContent } = await host.call('task_status', {
       taskId: idIn(await host.call('waits')),
     })
-    expect(text).toMatch(/^The task [\w-]{22} is working.*Call task_status again in 3 s\.$/)
+    expect(text).toMatch(
+      /^The task [\w-]{22} is working.*Call task_status again with \{"taskId":"[\w-]{22}","after":1\} in 3 s\.$/,
+    )
     expect(structuredContent).toMatchObject({ task: { status: 'working' } })
+  })
+
+  it('G6 task_status waits 25 seconds unless told otherwise: a model that polls more often runs into the loop guards of hosts', () => {
+    const host = createHost({ audience: 'a', log: 'off', store: createMemoryStore(), tasks: { tools: true } })
+    expect(host.tasks?.tools).toEqual({ waitMs: 25_000 })
+    host.close()
+  })
+
+  it('G6 names another counter for each call, which hosts that stop repeated calls let through', async () => {
+    const server = start({ tasks: { tools: { waitMs: 0 } } })
+    const { result } = await send(server, 'tools/list', {}, { capabilities: PLAIN })
+    const tools = (result?.tools ?? []) as { name: string; inputSchema: object }[]
+    const listed = tools.find((tool) => tool.name === 'task_status')
+    expect(listed?.inputSchema).toMatchObject({
+      properties: { after: { type: 'integer' } },
+      required: ['taskId'],
+    })
+    const host = roundsHost(server)
+    let args: Record<string, unknown> = { taskId: idIn(await host.call('waits')) }
+    const sent = new Set([JSON.stringify(args)])
+    for (let i = 1; i <= 6; i++) {
+      const { text } = await host.call('task_status', args)
+      args = JSON.parse(/again with (\{.*\})/.exec(text)?.[1] ?? '')
+      sent.add(JSON.stringify(args))
+    }
+    expect(args.after).toBe(6)
+    expect(sent.size).toBe(7)
+  })
+
+  it('G6 task_status returns the state when the server begins to drain, instead of losing it with the process', async () => {
+    const server = start({ tasks: { tools: { waitMs: 55_000 } } })
+    const host = roundsHost(server)
+    let open = (): void => {}
+    const gate = new Promise<void>((resolve) => {
+      open = resolve
+    })
+    const begun = new Promise<void>((running) => {
+      server.tool('long', { task: 'auto' }, (_args, ctx) =>
+        ctx.step('long', () => {
+          running()
+          return gate.then(() => 'through')
+        }),
+      )
+    })
+    const status = host.call('task_status', { taskId: idIn(await host.call('long')) })
+    await begun
+    const closed = server.close()
+    expect(await status).toMatchObject({ isError: false, text: expect.stringMatching(/is working/) })
+    open()
+    await closed
   })
 })

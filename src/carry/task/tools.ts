@@ -4,11 +4,14 @@
  * client.
  *
  * tools 1: Only the person answers. An open question of the task goes out as an input request of `task_status`, and an answer
- * counts only as the response to that request. The arguments of the tool carry an id and nothing else.
+ * counts only as the response to that request. The arguments of the tool carry an id and a counter, nothing else.
  * tools 2: An answer is delivered as `tasks/update` delivers it: the first one for a key counts, and the handler checks it.
  * tools 3: Ids that are unknown, expired or another caller's are the same.
  * R6 Whoever calls `task_status` with an id knows it, so effects that waited for that may run. The sentence alone proves
  * nothing: it may be lost, and the host may call the tool again.
+ *
+ * Hosts stop a model that repeats a call with the same arguments, so every result of `task_status` names a higher `after` for
+ * the next call. The counter has no other meaning.
  */
 
 import type { Principal } from '../../protocol/call.ts'
@@ -37,11 +40,18 @@ export function createTaskTools(host: FlowHost, tasks: TaskHost): readonly Built
         description:
           'Returns the state of a task that another tool has started, and its result as soon as there is one. If the task has a ' +
           'question for the user, the user is asked; it cannot be answered in the arguments.',
-        input: inputSchema('The id of the task, as the tool that started it returned it.'),
+        input: inputSchema('The id of the task, as the tool that started it returned it.', {
+          after: {
+            type: 'integer',
+            minimum: 0,
+            description:
+              'A counter that tells repeated calls apart: the number that the last result named for the next call.',
+          },
+        }),
         scopes: ({ taskId }) => scopesOfTask(String(taskId)),
         annotations: { destructiveHint: false, idempotentHint: true, openWorldHint: false },
       },
-      handler: ({ taskId }, ctx) => showStatus(host, tasks, String(taskId), ctx),
+      handler: ({ taskId, after }, ctx) => showStatus(host, tasks, { taskId: String(taskId), after }, ctx),
     },
     {
       name: CANCEL,
@@ -57,10 +67,10 @@ export function createTaskTools(host: FlowHost, tasks: TaskHost): readonly Built
   ]
 }
 
-function inputSchema(description: string): JsonSchema {
+function inputSchema(description: string, others: Readonly<Record<string, JsonSchema>> = {}): JsonSchema {
   return {
     type: 'object',
-    properties: { taskId: { type: 'string', description } },
+    properties: { taskId: { type: 'string', description }, ...others },
     required: ['taskId'],
     additionalProperties: false,
   }
@@ -68,10 +78,11 @@ function inputSchema(description: string): JsonSchema {
 
 /** The reply to a call that continues as a task, for a client that reaches it through the tools. */
 export function toHandleReply({ name, structured }: Target, task: TaskState): Reply {
-  const next = `Call ${STATUS} with {"taskId":"${task.taskId}"} for its state and its result`
-  const text =
-    `"${name}" continues in the background as the task ${task.taskId}. ${next}. If the task has a question, ${STATUS} asks the user. ` +
-    `Do not call "${name}" again for the same work.`
+  // Some hosts show the model only the structured content.
+  const next =
+    `Call ${STATUS} with {"taskId":"${task.taskId}"} for its state and its result. If the task has a question, ${STATUS} asks the ` +
+    `user. Do not call "${name}" again for the same work.`
+  const text = `"${name}" continues in the background as the task ${task.taskId}. ${next}`
   const { taskId, status, statusMessage } = task
   const handle: HandedTask = { task: { taskId, status, statusMessage, next } }
   return {
@@ -83,11 +94,16 @@ export function toHandleReply({ name, structured }: Target, task: TaskState): Re
 /** Rounds of one call that may be spent on questions: clients stop after about ten. */
 const MAX_ROUNDS = 6
 
+interface StatusCall {
+  readonly taskId: string
+  readonly after: unknown
+}
+
 /** Answers count only in a request with the state that this tool returned with the questions (tools 1). */
 async function showStatus(
   host: FlowHost,
   tasks: TaskHost,
-  taskId: string,
+  { taskId, after }: StatusCall,
   ctx: Context,
 ): Promise<ToolResult | InputRequired> {
   await host.keys.ready()
@@ -101,7 +117,9 @@ async function showStatus(
   const task = visibleTo(ctx.client.capabilities, toTaskState(host, tasks, owner, view))
   const { inputRequests = {} } = task
   const asks = Object.keys(inputRequests).slice(0, host.limits.maxQuestions)
-  if (asks.length === 0 || ctx.round > MAX_ROUNDS) return describe(task, ctx.client.capabilities)
+  if (asks.length === 0 || ctx.round > MAX_ROUNDS) {
+    return describe(task, ctx.client.capabilities, callAgain(taskId, after))
+  }
   const shown = Object.fromEntries(
     asks.flatMap((key) => (inputRequests[key] ? [[key, inputRequests[key]]] : [])),
   )
@@ -113,8 +131,14 @@ function unknownTask(taskId: string): ToolResult {
   return errorResult(text) as ToolResult
 }
 
+/** A call that no host takes for a repetition of the last one. */
+function callAgain(taskId: string, after: unknown): string {
+  const count = typeof after === 'number' && Number.isSafeInteger(after + 1) ? after + 1 : 1
+  return `Call ${STATUS} again with ${JSON.stringify({ taskId, after: count })}`
+}
+
 /** What the model reads about a task. The result of a completed one is what its tool returned. */
-function describe(task: TaskState, capabilities: ClientCapabilities): ToolResult {
+function describe(task: TaskState, capabilities: ClientCapabilities, again: string): ToolResult {
   const { taskId, status, statusMessage, result, error, pollIntervalMs = 1000 } = task
   switch (status) {
     case 'completed':
@@ -122,31 +146,35 @@ function describe(task: TaskState, capabilities: ClientCapabilities): ToolResult
     case 'failed':
       return errorResult(`The task ${taskId} failed: ${error?.message ?? 'no reason is known'}`) as ToolResult
     case 'cancelled':
-      return stateOf(task, `The task ${taskId} was cancelled.`, 'It has no result')
+      return stateOf(task, `The task ${taskId} was cancelled.`, 'It has no result.')
     case 'input_required':
       return stateOf(
         task,
         `The task ${taskId} waits for an answer. ${statusMessage ?? ''}`.trim(),
-        nextAnswer(task, capabilities),
+        nextAnswer(task, capabilities, again),
       )
     case 'working': {
       const message = statusMessage === undefined ? '' : `: ${statusMessage}`
       const seconds = Math.max(1, Math.ceil(pollIntervalMs / 1000))
-      return stateOf(task, `The task ${taskId} is working${message}.`, `Call ${STATUS} again in ${seconds} s`)
+      return stateOf(task, `The task ${taskId} is working${message}.`, `${again} in ${seconds} s.`)
     }
   }
 }
 
-function nextAnswer({ inputRequests = {} }: TaskState, { elicitation }: ClientCapabilities): string {
-  if (Object.keys(inputRequests).length > 0) return `Call ${STATUS} again to ask the user`
+function nextAnswer(
+  { inputRequests = {} }: TaskState,
+  { elicitation }: ClientCapabilities,
+  again: string,
+): string {
+  if (Object.keys(inputRequests).length > 0) return `${again} to ask the user.`
   return elicitation === undefined
-    ? `This client cannot ask its user, so the task cannot continue here. ${CANCEL} cancels it`
-    : `This client cannot ask that, so the task cannot continue here. ${CANCEL} cancels it`
+    ? `This client cannot ask its user, so the task cannot continue here. ${CANCEL} cancels it.`
+    : `This client cannot ask that, so the task cannot continue here. ${CANCEL} cancels it.`
 }
 
 function stateOf({ taskId, status, statusMessage }: TaskState, text: string, next: string): ToolResult {
   const handle: HandedTask = { task: { taskId, status, statusMessage, next } }
-  return { content: [{ type: 'text', text: `${text} ${next}.` }], structuredContent: handle }
+  return { content: [{ type: 'text', text: `${text} ${next}` }], structuredContent: handle }
 }
 
 async function cancelTask(
@@ -167,7 +195,7 @@ async function cancelTask(
 
 /** Returns the task as soon as it is not working, or as it is after a while. Undefined if the caller has no such task. */
 async function settledWithin(
-  { platform, draining }: FlowHost,
+  { platform, draining, onDrain }: FlowHost,
   { engine, tools }: TaskHost,
   id: string,
   owner: TaskOwner,
@@ -180,7 +208,8 @@ async function settledWithin(
   const over = new Promise<void>((resolve) => {
     done = resolve
   })
-  const stopTimer = platform.after(tools?.waitMs ?? 0, done)
+  const stopTimer = platform.after(tools.waitMs, done)
+  const stopListening = onDrain(done)
   signal.addEventListener('abort', done, { once: true })
   try {
     const stop = await engine.watch([id], owner, (_id, view) => {
@@ -190,6 +219,7 @@ async function settledWithin(
     await over.finally(stop)
   } finally {
     stopTimer()
+    stopListening()
     signal.removeEventListener('abort', done)
   }
   return latest
