@@ -25,7 +25,7 @@ describe('a line over several runs', () => {
     expect(reported).toEqual([1, 2, 3])
   })
 
-  it.each([0, 1, -5, 1e9, 1e15, -1e15])(
+  it.each([0, 1, -5, 1 / 3, 999_999.999_999_5, 1e6 / 3, 1e9, 1e15, -1e15])(
     'reports heartbeats that are more than %d and less than the next progress',
     (last) => {
       const { reported, steady, progress } = start('p')
@@ -41,5 +41,16 @@ describe('a line over several runs', () => {
     const { reported, steady } = start()
     steady.heartbeat('waiting')
     expect(reported).toEqual([])
+  })
+
+  it('reports heartbeats as short numbers, which hosts show to people', () => {
+    const { reported, steady, progress } = start('p')
+    for (let i = 0; i < 200; i++) steady.heartbeat('waiting')
+    progress(1 / 3)
+    for (let i = 0; i < 200; i++) steady.heartbeat('waiting')
+    const heartbeats = reported.filter((one) => one !== 1 / 3)
+    expect(heartbeats).toHaveLength(400)
+    expect(heartbeats.slice(0, 6)).toEqual([0, 0.000001, 0.000002, 0.000003, 0.000004, 0.000005])
+    expect(Math.max(...heartbeats.map((one) => String(one).length))).toBeLessThanOrEqual(8)
   })
 })

@@ -365,13 +365,16 @@ export interface SteadyLine extends Line {
   heartbeat(message: string): void
 }
 
-const SMALLEST_STEP = 1e-6
-/** For large numbers, where the smallest step would be lost in rounding. */
-const SMALLEST_PART = 1e-12
+const DECIMALS = 6
+/** From here on a step of the last decimal is lost in rounding, and the step grows with the number. */
+const LARGE = 10 ** DECIMALS
+const DIGITS = 2 * DECIMALS + 1
 
-/** The smallest progress that every client accepts as more than this one. */
+/** The smallest progress that every client accepts as more than this one, with few digits: hosts show it to people. */
 export function justAbove(progress: number): number {
-  return progress + Math.max(SMALLEST_STEP, Math.abs(progress) * SMALLEST_PART)
+  const size = Math.abs(progress)
+  if (size < LARGE) return Number((progress + 1 / LARGE).toFixed(DECIMALS))
+  return Number((progress + size / LARGE ** 2).toPrecision(DIGITS))
 }
 
 /** `before` is the last progress that another instance reported. */
