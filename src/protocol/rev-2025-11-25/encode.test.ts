@@ -165,12 +165,13 @@ describe('encoding an input request', () => {
       expect(fieldsAt('2025-11-25')).toEqual(properties)
     })
 
-    it('enum with enumNames, and typed lists, at 2025-06-18', () => {
+    it('enum with enumNames and a description that lists the titles, and typed lists, at 2025-06-18', () => {
       expect(fieldsAt('2025-06-18')).toEqual({
         plain: { type: 'string', enum: ['a', 'b'] },
         titled: {
           type: 'string',
           title: 'Colour',
+          description: 'One of r (Red), g (Green)',
           enum: ['r', 'g'],
           enumNames: ['Red', 'Green'],
           default: 'g',

@@ -153,7 +153,7 @@ function paramsOf(request: InputRequest, protocolVersion: string, elicitationId:
   return { ...rest, requestedSchema: toOlderForm(requestedSchema) }
 }
 
-/** Titled choices were `enum` with `enumNames` before 2025-11-25. */
+/** Titled choices were `enum` with `enumNames` before 2025-11-25, which not every host shows: the description has them too. */
 function toOlderForm(schema: JsonSchema): JsonSchema {
   if (!isRecord(schema.properties)) return schema
   const fields = Object.entries(schema.properties).map(([name, field]) => [name, toOlderField(field)])
@@ -165,8 +165,23 @@ function toOlderField(field: unknown): unknown {
   if (field.type === 'array') return toOlderList(field)
   const choices = choicesOf(field.oneOf)
   if (choices === undefined) return field
-  const { oneOf, ...rest } = field
-  return { ...rest, enum: choices.map(({ value }) => value), enumNames: choices.map(({ title }) => title) }
+  const { oneOf, description, ...rest } = field
+  const isTitled = choices.some(({ value, title }) => title !== value)
+  return {
+    ...rest,
+    ...withHint(description, isTitled ? `One of ${listChoices(choices)}` : undefined),
+    enum: choices.map(({ value }) => value),
+    enumNames: choices.map(({ title }) => title),
+  }
+}
+
+function listChoices(choices: readonly Choice[]): string {
+  return choices.map(({ value, title }) => (title === value ? value : `${value} (${title})`)).join(', ')
+}
+
+function withHint(description: unknown, hint: string | undefined): { readonly description?: string } {
+  const parts = [description, hint].filter((part) => part !== undefined)
+  return parts.length > 0 ? { description: parts.join('. ') } : {}
 }
 
 /** These versions have no multiple choice: the values are typed, separated by commas. */
@@ -175,18 +190,20 @@ function toOlderList(field: JsonSchema): JsonSchema {
   const values = isRecord(items) && Array.isArray(items.enum) ? items.enum : undefined
   const choices =
     values?.map((value) => ({ value, title: value })) ?? choicesOf(isRecord(items) && items.anyOf)
-  const listed = choices?.map(({ value, title }) => (title === value ? value : `${value} (${title})`))
-  const hint = listed && `Any of these, separated by commas: ${listed.join(', ')}`
-  const parts = [description, hint].filter((part) => part !== undefined)
   return {
     ...rest,
     type: 'string',
-    ...(parts.length > 0 && { description: parts.join('. ') }),
+    ...withHint(description, choices && `Any of these, separated by commas: ${listChoices(choices)}`),
     ...(Array.isArray(preset) && { default: preset.join(', ') }),
   }
 }
 
-function choicesOf(list: unknown): { readonly value: unknown; readonly title: unknown }[] | undefined {
+interface Choice {
+  readonly value: unknown
+  readonly title: unknown
+}
+
+function choicesOf(list: unknown): Choice[] | undefined {
   if (!Array.isArray(list)) return undefined
   return list.filter(isRecord).map(({ const: value, title }) => ({ value, title: title ?? value }))
 }
