@@ -112,10 +112,11 @@ export function pauseManually(
     const detail = `${entries.length} questions at once; at most ${limits.maxQuestions} are allowed (limits.maxQuestions).`
     return new RondoError('LIMIT_QUESTIONS', detail)
   }
-  for (const [, request] of entries) {
+  const unasked = entries.flatMap(([, request]) => {
     const missing = missingCapability(call.capabilities, request)
-    if (missing) return unaskable(missing, { request })
-  }
+    return missing ? [{ request, missing }] : []
+  })
+  if (unasked.length > 0) return unaskable(unasked)
   const journal = { ...report.journal, manual: requestState }
   const { seed } = journal
   const asked = entries.map(

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import {
   accept,
   askedKeys,
@@ -12,6 +13,7 @@ import {
 } from '../../test/support/replay-flow.ts'
 import { InputCancelled, InputDeclined } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
+import type { Context } from '../tool/context.ts'
 import type { Arrival } from './replay.ts'
 
 describe('asking', () => {
@@ -123,7 +125,7 @@ describe('asking', () => {
       const { ending } = await flow.round({ q: accept({ value: 5 }) })
       if (ending.kind !== 'asking') throw new Error('expected the question again')
       const request = ending.questions.get('q')?.request
-      expect(request?.method === 'elicitation/create' && request.params.message).toMatch(/.+\n\nYour name\?$/)
+      expect(request?.method === 'elicitation/create' && request.params.message).toMatch(/^Value must be a text\. Your name\?$/)
     }
     expect(refusal(await flow.round({ q: accept({ value: 5 }) }))).toBe('INPUT_REJECTED')
   })
@@ -299,8 +301,50 @@ describe('a client that cannot show the question', () => {
     expect(await sentenceOf((ctx) => ctx.confirm('sure', 'Delete it?'))).toBe(
       'This client cannot be asked: it lacks the capability elicitation.form. ' +
         'The tool asks the user: "Delete it?" The answer has confirm: yes or no. ' +
-        'Nothing was done. No argument can stand in for the answer: use a client that can be asked.',
+        'Nothing was done. No argument can stand in for the answer. ' +
+        'Do not call it again here; tell the user that this host cannot show questions.',
     )
+  })
+
+  it('B10 reads every question of the moment, and the arguments for all of them or none', async () => {
+    const sure = (ctx: Pick<Context, 'confirm'>) => ctx.confirm('sure', 'Delete it?')
+    const size = { message: 'How large?', schema: z.object({ size: z.int() }), orArgument: ['size', 'unit'] }
+    expect(await sentenceOf((ctx) => Promise.all([ctx.ask('region', region), sure(ctx)]))).toMatch(
+      /"Where should it.*"Delete it\?".* Nothing was done\. No argument can stand in.*Do not call it again here/,
+    )
+    expect(
+      await sentenceOf((ctx) => Promise.all([ctx.ask('region', region), ctx.ask('size', size)])),
+    ).toMatch(/"Where should it.*"How large\?".* call again with the arguments "region", "size", "unit"\.$/)
+    const page = { message: 'Sign in', url: 'https://example.com/' }
+    expect(await sentenceOf((ctx) => Promise.all([sure(ctx), ctx.visit('page', page), ctx.roots()]))).toMatch(
+      /lacks the capability elicitation\.form, elicitation\.url, roots\..*this host cannot do what the tool needs\.$/,
+    )
+  })
+
+  it('B10 reads of four questions, and how many more there are', async () => {
+    const text = await sentenceOf((ctx) =>
+      Promise.all(Array.from({ length: 7 }, (_, i) => ctx.confirm(`q${i}`, `Question ${i}?`))),
+    )
+    expect(text.match(/Question \d\?/g)).toHaveLength(4)
+    expect(text).toContain('There are more questions: 3.')
+  })
+
+  it('R5 begins no work in the moment in which a question cannot be asked', async () => {
+    const ran: string[] = []
+    const handler: Handler = (ctx) =>
+      Promise.all([
+        ctx.effect('before', () => void ran.push('before')),
+        ctx.confirm('sure', 'Delete it?'),
+        ctx.effect('after', () => void ran.push('after')),
+      ])
+    expect(await sentenceOf(handler, { capabilities: {}, anchored: true })).toContain('"Delete it?"')
+    expect(ran).toEqual([])
+  })
+
+  it('B10 ends with the question even if the handler fails or returns in the same moment', async () => {
+    const fails: Handler = (ctx) =>
+      Promise.all([ctx.confirm('sure', 'Delete it?'), Promise.reject(new Error())])
+    expect(await sentenceOf(fails)).toContain('"Delete it?"')
   })
 
   it('T4 does not see the link, which is for its user alone', async () => {
@@ -319,11 +363,11 @@ describe('a client that cannot show the question', () => {
       return ctx.ask('region', region)
     }
     const options = { capabilities: {}, anchored: true }
-    const done = /Some of the work of this call is done already\. Ask the user/
+    const done = /Some of the work of this call is done already; a new call may repeat it\. Ask the user/
     expect(await sentenceOf(handler, options)).toMatch(done)
     const both: Handler = (ctx) => Promise.all([ctx.effect('pay', () => 1), ctx.ask('region', region)])
     expect(await sentenceOf(both, options)).toMatch(
-      /Some of the work of this call may be done already\. Ask the user/,
+      /Some of the work of this call may be done already; a new call may repeat it\. Ask the user/,
     )
     const entry = { kind: 'effect' as const, key: 'pay', at: 1, result: 'paid' }
     expect(

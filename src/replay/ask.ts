@@ -14,8 +14,7 @@ import {
   mayRetry,
   mayReword,
   questionText,
-  toUnasked,
-  unaskable,
+  refuseUnaskable,
   whenRead,
   whenReadInOrder,
   withElicitationId,
@@ -161,7 +160,7 @@ function deliverRecorded(
 
 function openQuestion(run: RunState, key: string, question: Asking, digest: string): void {
   const missing = missingCapability(run.incoming.capabilities, question.request)
-  if (missing) return run.turn.refuse(unaskable(missing, toUnasked(run, question)))
+  if (missing) return refuseUnaskable(run, question, missing)
   const problem = run.record.reask(key).problem
   const request = problem ? withProblem(question.request, problem) : question.request
   const { kind, within, expire } = question

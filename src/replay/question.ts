@@ -9,7 +9,7 @@ import { describeFields } from '../form/field.ts'
 import { readForm } from '../form/form.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
 import { canonicalJson, isRecord } from '../lib/json.ts'
-import { nameCapabilities } from '../protocol/common/request.ts'
+import { joinCapabilities, nameCapabilities } from '../protocol/common/request.ts'
 import type { ClientCapabilities, InputRequest, JsonSchema, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Outcome, Question } from '../tool/context.ts'
 import { compileForm, type FormResult } from '../tool/schema/form.ts'
@@ -27,8 +27,8 @@ export interface Ask {
   readonly request: InputRequest
   /** Accepts an answer from a client that was never shown the question: such an answer is no more than an argument. */
   readonly unasked: boolean
-  /** What a client that cannot be asked can do instead, in one sentence. */
-  readonly instead?: string
+  /** The arguments that make the question unnecessary. */
+  readonly instead?: readonly string[]
   /** The schema of a form, as the author passed it. */
   readonly schema?: object
   read(answer: unknown): Reading | Promise<Reading>
@@ -43,7 +43,7 @@ export function formQuestion(
   return {
     kind: 'form',
     unasked: true,
-    instead: insteadOf(orArgument),
+    instead: typeof orArgument === 'string' ? [orArgument] : orArgument,
     schema,
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
@@ -120,14 +120,6 @@ export function rootsQuestion(): Ask {
   }
 }
 
-/** Names the arguments that make the question unnecessary. */
-function insteadOf(orArgument: Question['orArgument']): string | undefined {
-  if (orArgument === undefined) return undefined
-  const names = (typeof orArgument === 'string' ? [orArgument] : orArgument).map((name) => `"${name}"`)
-  const plural = names.length > 1 ? 's' : ''
-  return `Ask the user, then call again with the argument${plural} ${names.join(', ')}.`
-}
-
 function assertMessage(message: unknown): asserts message is string {
   if (typeof message !== 'string')
     throw misuse('The message of a question must be a string, because a person reads it.')
@@ -175,8 +167,12 @@ function isEmpty(content: unknown): boolean {
 /** Records the content that was asked for, with choices by their values. */
 function readContent(content: unknown, result: FormResult): Reading {
   if (result.ok) return accepted(result.value, { action: 'accept', content: result.content })
-  const problem = result.problems.map(({ message }) => message).join(' ')
+  const problem = result.problems.map(({ message }) => toSentence(message)).join(' ')
   return { ok: false, problem, empty: isEmpty(content) }
+}
+
+function toSentence(text: string): string {
+  return /[.!?]$/.test(text) ? text : `${text}.`
 }
 
 function misfit(problem: string): Reading {
@@ -204,10 +200,16 @@ function formText(schema: JsonSchema): string {
   return text
 }
 
-/** The request with the problem of the last answer in front of its message. The digest does not include the problem. */
+/**
+ * The request with the problem of the last answer in front of its message, on the same line because some hosts drop line
+ * breaks. The digest does not include the problem.
+ */
 export function withProblem(request: InputRequest, problem: string): InputRequest {
   if (request.method !== 'elicitation/create') return request
-  return { ...request, params: { ...request.params, message: `${problem}\n\n${request.params.message}` } }
+  return {
+    ...request,
+    params: { ...request.params, message: `${toSentence(problem)} ${request.params.message}` },
+  }
 }
 
 /** Adds the id of a page to visit: unguessable, the same on every replay, and not part of the question's text. */
@@ -221,34 +223,53 @@ export function withElicitationId(
   return { ...request, params: { elicitationId, ...request.params } }
 }
 
-/** A question that the client cannot show. */
-export interface Unasked {
-  readonly request: InputRequest
-  readonly instead?: string
-  /** Whether an effect of this flow has run; undefined if there is no record of effects. */
-  readonly acted?: keyof typeof DONE
+/** A question that the client cannot show, and the capability that it lacks. */
+export interface Unasked extends Pick<Ask, 'request' | 'instead'> {
+  readonly missing: ClientCapabilities
 }
+
+/** Whether an effect of this flow has run; undefined if there is no record of effects. */
+type Acted = keyof typeof DONE | undefined
 
 const DONE = {
   no: 'Nothing was done.',
-  perhaps: 'Some of the work of this call may be done already.',
-  yes: 'Some of the work of this call is done already.',
+  perhaps: 'Some of the work of this call may be done already; a new call may repeat it.',
+  yes: 'Some of the work of this call is done already; a new call may repeat it.',
 }
 
 const MAX_MESSAGE = 500
 const MAX_FIELDS = 800
+const MAX_DESCRIBED = 4
 
-/** The client lacks a capability that the question needs. */
-export function unaskable(missing: ClientCapabilities, unasked: Unasked): RondoError {
-  const why = `This client cannot be asked: it lacks the capability ${nameCapabilities(missing)}.`
-  const detail = `${why} ${describeUnasked(unasked)}`
-  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities: missing } })
+/** The client lacks capabilities that the questions need. */
+export function unaskable(questions: readonly Unasked[], acted?: Acted): RondoError {
+  const requiredCapabilities = joinCapabilities(questions.map(({ missing }) => missing))
+  const why = `This client cannot be asked: it lacks the capability ${nameCapabilities(requiredCapabilities)}.`
+  const detail = `${why} ${describeUnasked(questions, acted)}`
+  return new RondoError('PEER_CAPABILITY', detail, { data: { requiredCapabilities } })
 }
 
-/** The question, what was done, and what to do, for a model to pass on to its user. Bounded, without control characters. */
-function describeUnasked({ request, instead, acted }: Unasked): string {
-  const advice = instead ?? 'No argument can stand in for the answer: use a client that can be asked.'
-  return [describeRequest(request), ...(acted === undefined ? [] : [DONE[acted]]), advice].join(' ')
+/** The questions, what was done, and what to do, for a model to pass on to its user. Bounded, without control characters. */
+function describeUnasked(questions: readonly Omit<Unasked, 'missing'>[], acted: Acted): string {
+  const shown = questions.slice(0, MAX_DESCRIBED).map(({ request }) => describeRequest(request))
+  const more = questions.length - shown.length
+  return [
+    ...shown,
+    ...(more > 0 ? [`There are more questions: ${more}.`] : []),
+    ...(acted === undefined ? [] : [DONE[acted]]),
+    adviceFor(questions),
+  ].join(' ')
+}
+
+/** Arguments help only if they make every question unnecessary. */
+function adviceFor(questions: readonly Omit<Unasked, 'missing'>[]): string {
+  const names = questions.flatMap(({ instead = [] }) => instead).map((name) => `"${name}"`)
+  if (questions.every(({ instead }) => instead !== undefined)) {
+    return `Ask the user, then call again with the argument${names.length > 1 ? 's' : ''} ${names.join(', ')}.`
+  }
+  const isForUser = questions.every(({ request }) => request.method === 'elicitation/create')
+  const why = isForUser ? 'this host cannot show questions' : 'this host cannot do what the tool needs'
+  return `No argument can stand in for the answer. Do not call it again here; tell the user that ${why}.`
 }
 
 function describeRequest(request: InputRequest): string {
@@ -327,7 +348,7 @@ export function mayRetry(
   const now = empty ? `${EMPTY} ${problem}` : problem
   if (empty && before?.startsWith(EMPTY)) {
     const detail = `This client accepted "${key}" twice without filling in the form: it seems unable to show it.`
-    const instead = describeUnasked(toUnasked(run, question))
+    const instead = describeUnasked([question], hasActed(run))
     run.turn.refuse(new RondoError('INPUT_REJECTED', `${detail} ${instead}`))
     return false
   }
@@ -337,9 +358,16 @@ export function mayRetry(
   return false
 }
 
-/** The question, and what was done before it, for a client that cannot be asked. */
-export function toUnasked(run: RunState, { request, instead }: Ask): Unasked {
+/** Refuses at the end of this moment, to name every question that the handler asks in it. */
+export function refuseUnaskable(run: RunState, question: Ask, missing: ClientCapabilities): void {
+  const { request, instead } = question
+  const unasked = [...(run.unasked ?? []), { request, instead, missing }]
+  run.unasked = unasked
+  run.turn.doom(() => unaskable(unasked, hasActed(run)))
+}
+
+function hasActed(run: RunState): NonNullable<Acted> {
   const effects = [...run.names].filter(([, kind]) => kind === 'effect')
   const isDone = run.record.unreachedEffect() !== undefined || effects.some(([key]) => run.record.find(key))
-  return { request, instead, acted: isDone ? 'yes' : effects.length > 0 ? 'perhaps' : 'no' }
+  return isDone ? 'yes' : effects.length > 0 ? 'perhaps' : 'no'
 }

@@ -17,6 +17,7 @@ import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
+import type { Unasked } from './question.ts'
 import type { Turn } from './turn.ts'
 import type { Sleeping, Wait } from './wait.ts'
 
@@ -116,6 +117,8 @@ export interface RunState {
   waits?: Map<string, Wait>
   /** Nothing new may run, and nothing ends by itself. */
   readonly frozen: boolean
+  /** Questions that the client cannot show. */
+  unasked?: readonly Unasked[]
   /** Cancels the timer for the next deadline. */
   alarm?: () => void
   /** Cancels the timer of a request that only sleeps. */

@@ -59,6 +59,8 @@ export interface Turn {
   heard(name: string): void
   end(ending: Ending): void
   refuse(error: RondoError): void
+  /** Refuses when this moment ends, before anything else happens. */
+  doom(error: () => RondoError): void
   returned(value: unknown): void
   ended(): boolean
   /** The place in the journal up to which the handler has received results; -1 before the first. */
@@ -100,6 +102,7 @@ export function createTurn(options: TurnOptions): Turn {
   let now = startedAt
   let position = -1
   let ended: Ending | undefined
+  let doomed: (() => RondoError) | undefined
   let settle: (ending: Ending) => void
   const ending = new Promise<Ending>((resolve) => {
     settle = resolve
@@ -107,8 +110,8 @@ export function createTurn(options: TurnOptions): Turn {
 
   const end = (how: Ending): void => {
     if (ended) return
-    ended = how
-    if (running === 0) settle(how)
+    ended = doomed ? { kind: 'refused', error: doomed() } : how
+    if (running === 0) settle(ended)
   }
 
   const wake = (): void => {
@@ -120,6 +123,7 @@ export function createTurn(options: TurnOptions): Turn {
   const moment = (): void => {
     scheduled = false
     if (ended) return
+    if (doomed) return end({ kind: 'refused', error: doomed() })
     if (due.length > 0) return handNext()
     if (fresh.length > 0 && holds.size === 0) beginFresh()
     if (ended) return
@@ -221,6 +225,10 @@ export function createTurn(options: TurnOptions): Turn {
     heard: (name) => void events.delete(name),
     end,
     refuse: (error) => end({ kind: 'refused', error }),
+    doom(error) {
+      doomed = error
+      wake()
+    },
     returned(value) {
       const [asked] = [...questions].find(([, { standing }]) => !standing) ?? []
       const left = asked ?? fresh[0]?.key ?? held[0]?.key

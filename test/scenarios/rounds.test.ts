@@ -160,7 +160,7 @@ describe('a flow', () => {
     const { call } = await startOf((ctx) => value(ctx, 'a'))
     const again = await next(call, { a: { value: 'x' } })
     expect(again).toMatchObject({
-      questions: { a: { params: { message: expect.stringMatching(/^Value .*\n\nWhich a\?$/) } } },
+      questions: { a: { params: { message: expect.stringMatching(/^Value .*\. Which a\?$/) } } },
     })
     expect(await next(call, { a: { value: 'xyz' } })).toMatchObject({ text: 'xyz' })
   })

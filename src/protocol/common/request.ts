@@ -337,10 +337,22 @@ export function rememberedCapabilities(
   return kept
 }
 
-/** For people and models to read: `elicitation.form`. */
+/** All of these capabilities together. */
+export function joinCapabilities(list: readonly ClientCapabilities[]): ClientCapabilities {
+  const joined: Record<string, object> = {}
+  for (const [name, parts] of list.flatMap((one) => Object.entries(one))) {
+    joined[name] = { ...joined[name], ...(parts as object) }
+  }
+  return joined
+}
+
+/** For people and models to read: `elicitation.form, sampling`. */
 export function nameCapabilities(missing: ClientCapabilities): string {
   return Object.entries(missing)
-    .map(([name, parts]) => [name, ...Object.keys(parts as object)].join('.'))
+    .flatMap(([name, parts]) => {
+      const members = Object.keys(parts as object)
+      return members.length === 0 ? [name] : members.map((member) => `${name}.${member}`)
+    })
     .join(', ')
 }
 
