@@ -125,7 +125,9 @@ describe('asking', () => {
       const { ending } = await flow.round({ q: accept({ value: 5 }) })
       if (ending.kind !== 'asking') throw new Error('expected the question again')
       const request = ending.questions.get('q')?.request
-      expect(request?.method === 'elicitation/create' && request.params.message).toMatch(/^Value must be a text\. Your name\?$/)
+      expect(request?.method === 'elicitation/create' && request.params.message).toMatch(
+        /^Value must be a text\. Your name\?$/,
+      )
     }
     expect(refusal(await flow.round({ q: accept({ value: 5 }) }))).toBe('INPUT_REJECTED')
   })
