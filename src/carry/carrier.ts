@@ -18,7 +18,7 @@ import { followsTasks, missingCapability, nameCapabilities } from '../protocol/c
 import type { Observed } from '../protocol/observer.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
-import { unaskable, withElicitationId } from '../replay/question.ts'
+import { MANUAL, unaskable, withElicitationId } from '../replay/question.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts'
 import type { Sleeping } from '../replay/wait.ts'
@@ -120,7 +120,7 @@ export function pauseManually(
   const journal = { ...report.journal, manual: requestState }
   const { seed } = journal
   const asked = entries.map(
-    ([key, request]) => [key, platform.digest(canonicalJson(['manual', request]))] as const,
+    ([key, request]) => [key, MANUAL + platform.digest(canonicalJson(['manual', request]))] as const,
   )
   const outgoing = entries.map(
     ([key, request]) => [key, withElicitationId({ platform, seed }, key, request)] as const,

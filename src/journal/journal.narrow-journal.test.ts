@@ -9,6 +9,8 @@ const failure = { name: 'Error', message: 'm' }
 describe('narrowJournal', () => {
   it('accepts a journal unchanged, including members of a later version', () => {
     expect(narrowJournal(sampleJournal)).toEqual(sampleJournal)
+    const kept = { ...sampleJournal, kept: { a: { question: 'q', answer: { action: 'decline' } } } }
+    expect(narrowJournal(kept)).toEqual(kept)
     const later = { ...sampleJournal, manual: 'm', later: { a: 1 } }
     expect(narrowJournal(later)).toEqual(later)
   })
@@ -48,6 +50,9 @@ describe('narrowJournal', () => {
     ['entries that are an object', { ...sampleJournal, entries: {} }],
     ['a start that is a string', { ...sampleJournal, startedAt: '1' }],
     ['deadlines that are text', { ...sampleJournal, deadlines: { a: 'later' } }],
+    ['kept answers that are an array', { ...sampleJournal, kept: [] }],
+    ['a kept answer without its question', { ...sampleJournal, kept: { a: { answer: 1 } } }],
+    ['a kept answer that is absent', { ...sampleJournal, kept: { a: { question: 'q' } } }],
     ['no seed', { ...sampleJournal, seed: undefined }],
     ['negative moves', { ...sampleJournal, moves: -1 }],
     ['a manual state that is an object', { ...sampleJournal, manual: {} }],

@@ -3,7 +3,7 @@
  * anything and never decides, `replay/` does. `narrowJournal` reads it from parsed JSON; a `JournalRecord` is the journal
  * while a handler runs against it.
  *
- * journal 1: A key names one entry. journal 2: An entry is never changed; the answer to a question that was reworded is
+ * journal 1: A key names one entry, or an answer that is kept, never both. journal 2: An entry is never changed; the answer to a question that was reworded is
  * invalidated, not overwritten. journal 3: Entries keep their order.
  */
 
@@ -49,6 +49,14 @@ export type SleepEntry = { readonly kind: 'sleep'; readonly key: string; readonl
 
 export type Entry = AskEntry | WorkEntry | SleepEntry
 
+/** An answer to a question that was shown, which no run has reached since: another release asks something else first. */
+export interface KeptAnswer {
+  /** Digest of the question that was shown. */
+  readonly question: string
+  /** The response as the client sent it. Its question checks it when a run reaches it. */
+  readonly answer: unknown
+}
+
 /** How often, and why, a question was asked again. */
 export interface Reask {
   /** Invalid answers. */
@@ -68,6 +76,8 @@ export interface Journal {
   readonly reasks: Readonly<Record<string, Reask>>
   /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions and hooks with a time limit. */
   readonly deadlines?: Readonly<Record<string, number>>
+  /** Answers that came in time and have not been reached, by key (R3). */
+  readonly kept?: Readonly<Record<string, KeptAnswer>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
   readonly moves: number
   /** The state of the manual form. */
@@ -94,8 +104,15 @@ export function narrowJournal(value: unknown): Journal | undefined {
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
   if (reasks === undefined) return undefined
-  // What was checked is what `value` holds, and only `reasks` is a copy.
-  return { ...(value as unknown as Journal), reasks }
+  // What was checked is what `value` holds; only the maps are copies.
+  const journal = { ...(value as unknown as Journal), reasks }
+  if (value.kept === undefined) return journal
+  const kept = toMap(value.kept, (answer) => (isKeptAnswer(answer) ? answer : undefined))
+  return kept && { ...journal, kept }
+}
+
+function isKeptAnswer(value: unknown): value is KeptAnswer {
+  return isRecord(value) && isText(value.question) && Object.hasOwn(value, 'answer')
 }
 
 function isEntry(value: unknown): value is Entry {
@@ -142,10 +159,15 @@ export interface JournalRecord {
   deadline(key: string): number | undefined
   /** Fixes when the operation ends by itself. It is never fixed a second time while the operation is open. */
   fixDeadline(key: string, due: number): void
+  /** Keeps an answer until a run reaches its question. A recorded one wins (R2). */
+  keep(key: string, answer: KeptAnswer): void
+  /** Removes and returns the answer that was kept for this key. */
+  takeKept(key: string): KeptAnswer | undefined
   /** Notes that this run has reached the entry. */
   reach(key: string): void
   /** A recorded effect that this run has not reached yet (R5). */
   unreachedEffect(): string | undefined
+  /** Entries, and answers that are kept. */
   size(): number
   toJournal(): Journal
 }
@@ -161,6 +183,9 @@ export function createRecord(journal: Journal): JournalRecord {
     if (entry.kind === 'effect') unreached.add(entry.key)
   }
   const deadlines = new Map(journal.deadlines && Object.entries(journal.deadlines))
+  const kept = new Map(journal.kept && Object.entries(journal.kept))
+  // A process that died may have left both.
+  for (const key of kept.keys()) if (byKey.has(key)) kept.delete(key)
   let reasks: Map<string, Reask> | undefined
   /** An entry was invalidated. */
   let isSparse = false
@@ -178,6 +203,7 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     append(entry) {
       deadlines.delete(entry.key)
+      kept.delete(entry.key)
       byKey.set(entry.key, entries.length)
       return entries.push(entry) - 1
     },
@@ -204,15 +230,25 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     deadline: (key) => deadlines.get(key),
     fixDeadline: (key, due) => void deadlines.set(key, due),
+    keep(key, answer) {
+      if (!byKey.has(key)) kept.set(key, answer)
+    },
+    takeKept(key) {
+      const answer = kept.get(key)
+      kept.delete(key)
+      return answer
+    },
     reach: (key) => void unreached.delete(key),
     unreachedEffect: () => unreached.values().next().value,
-    size: () => byKey.size,
+    size: () => byKey.size + kept.size,
     toJournal() {
       const copy: Writable<Journal> = { ...journal }
       copy.entries = isSparse ? entries.filter((entry) => entry !== undefined) : (entries as Entry[]).slice()
       if (reasks) copy.reasks = Object.fromEntries(reasks)
       if (deadlines.size > 0) copy.deadlines = Object.fromEntries(deadlines)
       else if (copy.deadlines !== undefined) copy.deadlines = undefined
+      if (kept.size > 0) copy.kept = Object.fromEntries(kept)
+      else if (copy.kept !== undefined) copy.kept = undefined
       return copy
     },
   }

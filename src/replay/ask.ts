@@ -2,7 +2,8 @@
  * The way of a question through a run: resolve with the recorded answer, record and deliver a new one, or send the question
  * to the client.
  *
- * R2 A recorded answer wins over anything that comes later. R3 An answer counts only for the question that was shown.
+ * R2 A recorded answer wins over anything that comes later. R3 An answer counts only for the question that was shown,
+ * and is kept until a run reaches that question, in whatever order a release asks.
  */
 
 import type { AskEntry, Found } from '../journal/journal.ts'
@@ -11,6 +12,7 @@ import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
+  MANUAL,
   mayRetry,
   mayReword,
   questionText,
@@ -72,21 +74,35 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
       take: (answer, at) => take(run, key, question, digest, answer, at, resolve),
     }
     if (!takeName(run, key, question.kind, digest, question.schema)) return
+    const kept = run.record.takeKept(key)
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     if (found) run.record.invalidate(key)
-    if (within !== undefined && isTooLate(run, key)) return question.expire(run.platform.now())
+    if (within !== undefined && !kept && isTooLate(run, key)) return question.expire(run.platform.now())
     const { asked, answers, anchored, unasked } = run.incoming
     const arrived = run.arriving?.answers.get(key)
-    const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : undefined)
+    const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : kept?.question)
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
     if (reworded) return mayReword(run, key) ? openQuestion(run, key, question, digest) : undefined
     if (arrived) return question.take(arrived.answer, run.platform.now())
-    const answer = answers && Object.hasOwn(answers, key) ? answers[key] : undefined
-    const counts = unasked || !anchored ? question.unasked : shown === digest
-    if (answer === undefined || !counts) return openQuestion(run, key, question, digest)
+    if (kept) return question.take(kept.answer, run.roundAt)
+    const counts = question.unasked && (unasked || !anchored)
+    const answer = counts && answers && Object.hasOwn(answers, key) ? answers[key] : undefined
+    if (answer === undefined) return openQuestion(run, key, question, digest)
     question.take(answer, run.roundAt)
   })
+}
+
+/** Keeps the answers to questions that were shown, as far as they came in time, until the run reaches their questions. */
+export function keepSolicited(run: RunState): void {
+  const { asked, answers, anchored, unasked, arrivedAt = run.roundAt } = run.incoming
+  if (!answers || !anchored || unasked) return
+  for (const [key, answer] of Object.entries(answers)) {
+    const question = Object.hasOwn(asked, key) ? asked[key] : undefined
+    if (question === undefined || question.startsWith(MANUAL) || answer === undefined) continue
+    const due = run.record.deadline(key)
+    if (due === undefined || arrivedAt < due) run.record.keep(key, { question, answer })
+  }
 }
 
 /** Records an answer and delivers it, or asks again if it does not fit. */

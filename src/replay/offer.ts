@@ -98,6 +98,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     if (run.record.noteMisfit(key, problem) <= run.limits.maxReasks) show()
   }
   const begin = (): void => {
+    const kept = run.record.takeKept(key)
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) {
       run.tally.replayed += 1
@@ -107,12 +108,9 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
       return
     }
     if (found) run.record.invalidate(key)
-    const { asked, answers: sent } = run.incoming
     const arrived = answers.get(key)
     if (arrived?.digest === digest) return take(arrived.answer)
-    const shown = Object.hasOwn(asked, key) ? asked[key] : undefined
-    const answer = sent && Object.hasOwn(sent, key) ? sent[key] : undefined
-    if (answer !== undefined && shown === digest && !run.incoming.unasked) take(answer)
+    if (kept?.question === digest) take(kept.answer)
     else show()
   }
   const wait = (): Promise<Outcome<unknown>> =>

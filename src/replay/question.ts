@@ -179,6 +179,9 @@ function misfit(problem: string): Reading {
   return { ok: false, problem }
 }
 
+/** Begins the digest of a question in the manual form, whose answers replay does not interpret. */
+export const MANUAL = 'manual:'
+
 /** Forms are canonicalized once; only the message changes between rounds. */
 const formTexts = new WeakMap<JsonSchema, string>()
 

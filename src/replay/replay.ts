@@ -10,6 +10,7 @@ import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
+import { keepSolicited } from './ask.ts'
 import { createContext, type Deferred, runDeferred, type Scene } from './context.ts'
 import { eventArrived } from './hook.ts'
 import {
@@ -74,6 +75,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   const signal = lazySignal(input.scene)
   const deferred: Deferred[] = []
   const run = createRun(input, signal)
+  keepSolicited(run)
   input.onArrival?.((arrived) =>
     'hook' in arrived
       ? eventArrived(run, arrived.hook, arrived.value)

@@ -156,6 +156,7 @@ export function answerArrived(
   run.turn.anchor()
   const { answers, wakers } = arrivingOf(run)
   answers.set(key, { answer, digest })
+  if (!run.names.has(key)) run.record.keep(key, { question: digest, answer })
   wakers.get(arrivalName(key))?.()
   return true
 }

@@ -157,12 +157,10 @@ export function expireQuestion(run: RunState, entry: AskEntry, resolve: (value: 
   )
 }
 
-/** True if the question's time was up before its answer arrived. One that came in time counts, however long it had to wait. */
-export function isTooLate({ incoming, record, platform, frozen }: RunState, key: string): boolean {
-  const due = record.deadline(key)
-  if (due === undefined || frozen) return false
-  const isAnswered = incoming.answers !== undefined && Object.hasOwn(incoming.answers, key)
-  return ((isAnswered ? incoming.arrivedAt : undefined) ?? platform.now()) >= due
+/** True if the time of a question that has no answer is up. An answer that came in time counts, however long it had to wait. */
+export function isTooLate(run: RunState, key: string): boolean {
+  const due = run.record.deadline(key)
+  return due !== undefined && isOver(run, due)
 }
 
 /** The same for a hook. */

@@ -61,7 +61,7 @@ export function continueAsTask(round: Round, { journal }: RunReport): Promise<Re
 async function beginTask(
   round: Round,
   tasks: TaskHost,
-  { entries, reasks, manual, deadlines }: Journal,
+  { entries, reasks, manual, deadlines, kept }: Journal,
   brings: boolean,
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
@@ -78,7 +78,7 @@ async function beginTask(
     ...spansOf(round),
     epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
     principal,
-    noted: { reasks, manual, deadlines },
+    noted: { reasks, manual, deadlines, kept },
     brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }
@@ -158,7 +158,7 @@ async function spill(
     throw new RondoError('LIMIT_STATE_BYTES', detail)
   }
   await blobs.put(id, token, expiresAt)
-  return { ...journal, entries: [], reasks: {}, manual: undefined, spilled: id }
+  return { ...journal, entries: [], reasks: {}, kept: undefined, manual: undefined, spilled: id }
 }
 
 /** Replaces a journal that the token only names by the stored one. Throws `STATE_INVALID` if it is gone or does not open. */

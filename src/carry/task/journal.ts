@@ -25,6 +25,8 @@ export interface Parked {
   /** What was asked, by wire key: the author's key, and the digest of the question. */
   readonly asked: Readonly<Record<string, { readonly key: string; readonly digest: string }>>
   readonly reasks: Readonly<Record<string, Reask>>
+  /** Answers to earlier questions that no turn has reached. */
+  readonly kept?: Journal['kept']
   /** Keys whose recorded answer no longer counts. */
   readonly struck?: readonly string[]
   /** The manual form's own state. */
@@ -53,7 +55,7 @@ export interface Folded {
 }
 
 /** What a flow noted in its rounds, before it became a task. */
-export type Noted = Pick<Parked, 'reasks' | 'manual'> & Pick<Journal, 'deadlines'>
+export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> & Pick<Journal, 'deadlines'>
 
 /** What a task begins with: the call, its caller, and its flow. Kept sealed as the head of the task. */
 export interface TaskPlan {
@@ -112,9 +114,12 @@ export function foldRecords(
   }
 }
 
-/** What was asked, with what was shown since. */
+/** What was asked, with what was shown since. A question that is shown again has spent the answer that was kept for it. */
 export function withOpened(parked: Parked, { asked, reasks }: Pick<Parked, 'asked' | 'reasks'>): Parked {
-  return { ...parked, asked: { ...parked.asked, ...asked }, reasks }
+  const shown = new Set(Object.values(asked).map(({ key }) => key))
+  const kept =
+    parked.kept && Object.fromEntries(Object.entries(parked.kept).filter(([key]) => !shown.has(key)))
+  return { ...parked, asked: { ...parked.asked, ...asked }, reasks, kept }
 }
 
 /** The answers to what was asked last, under the author's keys, with the digests of the questions. */
@@ -165,7 +170,7 @@ interface Parking {
 /** Assigns the open questions wire keys that this task has not used, and returns the record that says so. */
 export function park(
   questions: readonly (readonly [string, Pick<OpenQuestion, 'request' | 'digest'>])[],
-  journal: Pick<Journal, 'reasks' | 'entries' | 'manual' | 'deadlines'>,
+  journal: Pick<Journal, 'reasks' | 'entries' | 'manual' | 'deadlines' | 'kept'>,
   { entries: before, parked }: Folded,
   slots: readonly InputSlot[],
 ): Parking {
@@ -193,6 +198,7 @@ export function park(
       asked,
       reasks: journal.reasks,
       ...(struck.length > 0 ? { struck } : {}),
+      ...(journal.kept === undefined ? {} : { kept: journal.kept }),
       ...(journal.manual === undefined ? {} : { manual: journal.manual }),
     },
   }

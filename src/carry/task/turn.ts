@@ -245,6 +245,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         entries,
         reasks: parked.reasks,
         deadlines,
+        kept: parked.kept,
         moves: 0,
         manual: parked.manual,
         epoch,
