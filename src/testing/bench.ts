@@ -127,6 +127,9 @@ export function createBench<S extends BenchServer = Server>(
   const restart = async (): Promise<void> => {
     await server.close()
     otherInstance()
+    // An instance starts its worker with its first request, even one that it refuses.
+    const first = { method: 'server/discover', params: {}, principal: undefined, capabilities: ANYTHING }
+    await send(first).catch(() => {})
   }
   const call = (
     method: FlowMethod,

@@ -183,7 +183,7 @@ export function toRound({ result = {}, error }: TestMessage): TestRound {
 }
 
 function toRequest({ method, params, principal, capabilities }: Sent, id: number): Request {
-  const name = String(params.name ?? params.uri ?? params.taskId)
+  const name = params.name ?? params.uri ?? params.taskId
   const _meta = {
     [PROTOCOL_VERSION]: VERSION,
     [CLIENT_CAPABILITIES]: capabilities,
@@ -196,7 +196,7 @@ function toRequest({ method, params, principal, capabilities }: Sent, id: number
       accept: 'application/json, text/event-stream',
       'mcp-protocol-version': VERSION,
       'mcp-method': method,
-      'mcp-name': encodeHeaderValue(name),
+      ...(name !== undefined && { 'mcp-name': encodeHeaderValue(String(name)) }),
       ...(principal ? { [PRINCIPAL_HEADER]: encodeURIComponent(JSON.stringify(principal)) } : {}),
     },
     body: JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } }),

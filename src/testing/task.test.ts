@@ -6,7 +6,7 @@ import { decline } from './call.ts'
 
 const value = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] } as const
 
-function makeBench() {
+function makeBench(awake: number[] = []) {
   return createBench((options) => {
     const server = createServer({ name: 'bench', version: '1', ...options })
     server.tool('ask', { task: 'auto' }, async (_args, ctx) => {
@@ -20,6 +20,11 @@ function makeBench() {
       throw new RondoError('SERVER_HANDLER', 'broken')
     })
     server.tool('plain', {}, () => 'at once')
+    server.tool('sleep', { task: 'always' }, async (_args, ctx) => {
+      await ctx.sleep('night', '8 h')
+      awake.push(options.now())
+      return 'slept'
+    })
     return server
   })
 }
@@ -77,6 +82,18 @@ describe('a bench with tasks', () => {
     await task.next()
     bench.clock.advance(25 * 3_600_000)
     expect(await task.next()).toMatchObject({ kind: 'error', message: 'Task not found' })
+  })
+
+  it('runs the tasks that are due after a restart, before any request', async () => {
+    const awake: number[] = []
+    const bench = makeBench(awake)
+    const task = bench.task('sleep')
+    expect(await task.next()).toMatchObject({ kind: 'sleeping' })
+    await task.restart()
+    await bench.advance('9 h')
+    // Development mode runs the turn twice.
+    expect(awake).toEqual([bench.clock.now, bench.clock.now])
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: 'slept' })
   })
 
   it('names the answers that a script lacks, and those that are never asked for', async () => {
