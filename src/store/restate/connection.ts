@@ -29,6 +29,8 @@ export interface IngressOptions {
   readonly retryMs: number
   /** How long one attempt may take. */
   readonly attemptMs: number
+  /** Registers the services if that has not succeeded yet, and resolves with whether it did. Called where Restate lacks one. */
+  register?(): Promise<boolean>
 }
 
 /** Calls a handler of an object. */
@@ -57,7 +59,13 @@ export interface Ingress {
   close(): void
 }
 
-export function createIngress({ addresses, headers = {}, retryMs, attemptMs }: IngressOptions): Ingress {
+export function createIngress({
+  addresses,
+  headers = {},
+  retryMs,
+  attemptMs,
+  register = async () => false,
+}: IngressOptions): Ingress {
   const bases = addresses.map(toBase)
   const pool = { keepAlive: true, maxSockets: MAX_CALLS }
   const agents = { 'http:': new HttpAgent(pool), 'https:': new HttpsAgent(pool) }
@@ -105,7 +113,7 @@ export function createIngress({ addresses, headers = {}, retryMs, attemptMs }: I
     body: string | undefined,
     extra: Readonly<Record<string, string>> = {},
   ): Promise<Reply> => {
-    const until = performance.now() + retryMs
+    let until = performance.now() + retryMs
     for (let tries = 0; ; tries++) {
       if (closed) throw misuse('This store is closed')
       const used = preferred
@@ -113,6 +121,8 @@ export function createIngress({ addresses, headers = {}, retryMs, attemptMs }: I
       try {
         const reply = await attempt(bases[used] as URL, method, path, body, extra)
         if (!isTransient(reply)) return reply
+        // A service that was registered a moment ago is not known on every node yet.
+        if (reply.status === 404 && (await register())) until = performance.now() + retryMs
         failure = new Error(`Restate answered with status ${reply.status}: ${reply.body.slice(0, 300)}`)
       } catch (error) {
         failure = error
@@ -156,7 +166,7 @@ async function readReply(response: IncomingMessage): Promise<Reply> {
   return { status: response.statusCode ?? 0, body: Buffer.concat(pieces).toString() }
 }
 
-/** 404: a service that was registered a moment ago is not known on every node yet. */
+/** 404: the service is not registered yet, or not known on every node. */
 function isTransient({ status }: Reply): boolean {
   return status >= 500 || status === 404 || status === 429 || status === 408
 }

@@ -88,19 +88,26 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
   if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(namespace))
     throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')
   if (options.endpoint) assertEndpoint(options.endpoint)
-  const connect = (addresses: string | readonly string[], ms: number) =>
+  const connect = (addresses: string | readonly string[], register?: () => Promise<boolean>) =>
     createIngress({
       addresses: [addresses].flat(),
       headers,
-      retryMs: ms,
-      attemptMs: Math.min(Math.max(ms, 1_000), 10_000),
+      retryMs,
+      attemptMs: Math.min(Math.max(retryMs, 1_000), 10_000),
+      register,
     })
-  const ingress = connect(options.ingress, retryMs)
-  const admin = options.admin === undefined ? undefined : connect(options.admin, retryMs)
+  let isRegistered = false
+  const ingress = connect(options.ingress, async () => {
+    if (isRegistered) return false
+    await ready()
+    return true
+  })
+  const admin = options.admin === undefined ? undefined : connect(options.admin)
   const names = serviceNames(namespace)
   let opening: Promise<void> | undefined
   const call: CallObject = async (service, key, handler, input, once = false) => {
-    // Where Restate cannot be reached, the call itself says so; a mistake in the options is told here.
+    // Where Restate cannot be reached, the call itself reports that; a mistake in the options is reported here. A call that
+    // finds no service registers again: Restate may have been unable to reach the endpoint until now.
     opening ??= ready().catch((error) => {
       if (error instanceof TypeError) throw error
     })
@@ -132,6 +139,7 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
   const prepare = async () => {
     await endpoint?.open()
     if (admin) await endpoint?.register(admin)
+    isRegistered = true
   }
   const ready = () => {
     preparing ??= prepare().catch((error) => {

@@ -23,6 +23,7 @@ import { engineContract, engineControls } from '../../../src/testing-store.ts'
 import { effectsUnderToken } from '../../scenarios/effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from '../../scenarios/scenario.ts'
 import { follow, send } from '../task-client.ts'
+import { startBalancer } from './balancer.ts'
 import type { TestRestate } from './server.ts'
 import { createSite, freePort, type RestateSite, restateHarness } from './site.ts'
 
@@ -85,6 +86,23 @@ function describeOwn(restate: () => TestRestate): void {
   }
   const rowsOf = async (service: string) =>
     (await dump()).split('\n').filter((line) => line.includes(`${site.namespace}${service} `)).length
+
+  it('J3 registers an endpoint that Restate could not reach when the process started', async () => {
+    const balancer = await startBalancer()
+    const port = await freePort()
+    const endpoint = { port, url: balancer.url, identityKeys: [restate().identityKey] }
+    const store = site.store({ endpoint, retryMs: 200 })
+    await expect(store.blobs.get('blob')).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+    balancer.add(port)
+    await until('the registration', () =>
+      store.blobs.get('blob').then(
+        () => true,
+        () => false,
+      ),
+    )
+    await store.close()
+    await balancer.close()
+  })
 
   it('G1 wakes a sleeping task by a delayed call, not before its time', async () => {
     const engine = site.store().createEngine()
