@@ -201,25 +201,19 @@ export function describeEngineContract(harness: EngineHarness): void {
     })
   }
 
-  it('aborts a running turn within about a second after its task is cancelled elsewhere', async () => {
+  it('aborts a running turn after its task is cancelled elsewhere, long before its lease ends', async () => {
     const engine = engineOn({ leaseMs: 60_000 })
     let turn: TaskTurn | undefined
-    let abortedAt: number | undefined
     await serve(engine, (one) => {
       turn = one
       return new Promise((_, reject) => {
-        one.signal.addEventListener('abort', () => {
-          abortedAt = performance.now()
-          reject(one.signal.reason)
-        })
+        one.signal.addEventListener('abort', () => reject(one.signal.reason))
       })
     })
     const { id } = await engine.create(newTask())
     await until('the turn', () => turn)
-    const cancelledAt = performance.now()
     expect(await engineOn().cancel(id, alice)).toBe('cancelled')
-    await until('the signal', () => abortedAt)
-    expect((abortedAt ?? Number.POSITIVE_INFINITY) - cancelledAt).toBeLessThan(2_500)
+    await until('the signal', () => turn?.signal.aborted)
     await expect(turn?.record('too late')).rejects.toMatchObject({ code: 'STORE_LEASE_LOST' })
     expect((await engine.get(id, alice))?.status).toBe('cancelled')
   })
