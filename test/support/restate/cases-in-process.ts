@@ -12,7 +12,7 @@ const canRunRestate: boolean = hasRestate && restateNode !== undefined
 /** A suite that needs Restate; with `CI=true` it fails if that is missing. */
 export function describeRestate(name: string, body: () => void): void {
   if (canRunRestate) return void describe(name, body)
-  const missing = `${hasRestate ? 'Node 22' : 'Restate'} is missing: run scripts/ensure-restate.sh`
+  const missing = `${hasRestate ? 'Node 22' : 'Restate'} is missing: run scripts/ensure-restate.sh --download`
   if (process.env.CI === 'true') {
     describe(name, () => {
       it('Restate can be started', () => {

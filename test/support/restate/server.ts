@@ -55,7 +55,7 @@ export async function startRestate({
   nodes: count = 1,
   env = {},
 }: RestateOptions = {}): Promise<TestRestate> {
-  if (!hasRestate) throw new Error('Restate is not installed: run scripts/ensure-restate.sh')
+  if (!hasRestate) throw new Error('Restate is not installed: run scripts/ensure-restate.sh --download')
   const folder = mkdtempSync(join(tmpdir(), 'rondo-restate-'))
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   const keyFile = join(folder, 'identity.pem')
