@@ -160,6 +160,32 @@ describe('the project that it creates', () => {
     expect(readFileSync(join(project, '.rondo/key'), 'utf8')).toBe(key)
   })
 
+  it('opens in the console, where its report is a task', async () => {
+    const { scripts } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'))
+    const [program, ...args] = (scripts.console as string).split(' ').filter((word) => word !== '--open')
+    expect(program).toBe('rondo')
+    const command = ['node_modules/rondo/bin/rondo.js', ...args, '--instances', '1', '--port', '0', '--json']
+    const { PATH = '' } = process.env
+    const env = { PATH, HOME: scratch, RONDO_HOME: join(scratch, '.home') }
+    const child = spawn(process.execPath, command, {
+      cwd: project,
+      env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    children.push(child)
+    const exit = once(child, 'exit')
+    const [line] = await Promise.race([once(child.stdout.setEncoding('utf8'), 'data'), exit])
+    const { page, mcp } = JSON.parse(line as string)
+    expect(await (await fetch(page)).text()).toContain('<title>Rondo console</title>')
+    const client = await connect(mcp)
+    expect(
+      await client.start({ method: 'tools/call', name: 'report', arguments: { year: 2026 } }),
+    ).toMatchObject({ status: 'task' })
+    await client.close()
+    child.kill('SIGTERM')
+    expect(await exit).toEqual([0, null])
+  })
+
   it('does not start in production without keys, and says how to make one', async () => {
     const { exit, text } = await start('start', { NODE_ENV: 'production' })
     expect(await exit).toBe(1)

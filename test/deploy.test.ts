@@ -130,8 +130,11 @@ describe('the samples', () => {
   })
 
   it('set only variables that the template reads', () => {
-    const main = readFileSync('create-rondo/template/src/main.ts', 'utf8')
-    const read = [...(/const \{([^}]+)\} =\s+process\.env/.exec(main)?.[1]?.match(/\w+/g) ?? []), 'PORT']
+    const read = ['app.ts', 'main.ts'].flatMap((name) => {
+      const text = readFileSync(`create-rondo/template/src/${name}`, 'utf8')
+      return /const \{([^}]+)\} =\s+process\.env/.exec(text)?.[1]?.match(/\w+/g) ?? []
+    })
+    read.push('PORT')
     const set = variablesOf(compose, manifests, unit)
     expect(set.size).toBeGreaterThan(4)
     expect([...set].filter((name) => !read.includes(name))).toEqual([])

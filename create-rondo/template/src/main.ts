@@ -1,41 +1,8 @@
-/** Starts the server. README.md lists the environment variables. */
+/** Serves over HTTP. */
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { generateKey } from 'rondo'
-import { createPostgresStore } from 'rondo/postgres'
-import { createSqliteStore } from 'rondo/sqlite'
-import { createTracker } from './server.ts'
+import server from './app.ts'
 
-const FOLDER = '.rondo'
-
-/** A key for this machine alone, kept beside the tasks that it seals. In production the keys come from RONDO_KEYS. */
-function localKey(): string {
-  const file = `${FOLDER}/key`
-  mkdirSync(FOLDER, { recursive: true })
-  try {
-    writeFileSync(file, generateKey('local'), { mode: 0o600, flag: 'wx' })
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error
-  }
-  return readFileSync(file, 'utf8')
-}
-
-/** PostgreSQL for a fleet; a SQLite file for one machine. */
-function openStore(connectionString: string | undefined) {
-  if (connectionString) return createPostgresStore({ connectionString })
-  mkdirSync(FOLDER, { recursive: true })
-  return createSqliteStore({ file: `${FOLDER}/tasks.db` })
-}
-
-const { NODE_ENV, RONDO_KEYS, DATABASE_URL, HOST, ALLOWED_HOSTS, ADDRESS_HEADER, DRAIN_DELAY_MS } =
-  process.env
-const server = createTracker({
-  dev: process.argv.includes('--dev'),
-  keys: RONDO_KEYS || (NODE_ENV === 'production' ? undefined : localKey()),
-  store: openStore(DATABASE_URL),
-  allowedHosts: ALLOWED_HOSTS?.split(','),
-  addressHeader: ADDRESS_HEADER,
-})
+const { HOST, DRAIN_DELAY_MS } = process.env
 const drainDelayMs = Number(DRAIN_DELAY_MS ?? 0)
 const { url } = await server.listen({ host: HOST, health: '/healthz', ready: '/readyz', drainDelayMs })
 console.log(`Serving ${url}`)
