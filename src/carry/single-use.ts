@@ -10,10 +10,10 @@
  * its slot becomes free when the hold expires.
  */
 
-import { randomBytes } from 'node:crypto'
 import { type ErrorCode, RondoError } from '../errors.ts'
 import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
 import { canonicalJson } from '../lib/json.ts'
+import { drawId } from '../lib/random.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import { notJson, whyNotJson } from '../replay/work.ts'
@@ -159,7 +159,7 @@ export async function workOnce(
   work: () => Promise<Sealed>,
   { waitMs = 5_000, holdMs = 2 * LEASE_MS, clock = storeClock }: ClaimOnceOptions = {},
 ): Promise<Exclude<OnceClaim, { readonly kind: 'first' }>> {
-  const attempt = { claimant: randomBytes(12).toString('base64url'), holdMs }
+  const attempt = { claimant: drawId(), holdMs }
   const claim = await claimPatiently(store, slot, attempt, waitMs, clock)
   if (claim.kind !== 'first') return claim
   const hold = async (ms: number) => {

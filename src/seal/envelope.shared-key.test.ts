@@ -2,7 +2,8 @@ import crypto from 'node:crypto'
 import { syncBuiltinESMExports } from 'node:module'
 import { describe, expect, it, vi } from 'vitest'
 import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
-import { createKeyTable, deriveShared, drawBytes, openEnvelope, sealEnvelope } from './envelope.ts'
+import { drawBytes } from '../lib/random.ts'
+import { createKeyTable, deriveShared, openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 
 const HOUR = 3_600_000
@@ -130,6 +131,22 @@ describe('tokens of suite 2', () => {
     const parts = (from: number, to: number) => new Set(raws.map((raw) => raw.toString('hex', from, to)))
     expect(parts(6, 22).size).toBe(1)
     expect(parts(22, 34).size).toBe(raws.length)
+  })
+
+  it('never share a nonce with those of a copy of the process, which has the same key and the same generator', () => {
+    sealEnvelope(ring, AUDIENCE, 'x')
+    const same = (bytes: Buffer) => bytes.fill(7)
+    const filled = vi.spyOn(crypto, 'randomFillSync').mockImplementation(same as never)
+    syncBuiltinESMExports()
+    try {
+      const raws = [1, 2].map(() => rawOf(sealEnvelope(ring, AUDIENCE, 'x').token))
+      const parts = (from: number, to: number) => new Set(raws.map((raw) => raw.toString('hex', from, to)))
+      expect(parts(6, 22).size).toBe(1)
+      expect(parts(22, 34).size).toBe(2)
+    } finally {
+      filled.mockRestore()
+      syncBuiltinESMExports()
+    }
   })
 
   it('B4 open on an instance that has never seen their salt, and after the key that sealed them was replaced', () => {

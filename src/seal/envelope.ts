@@ -34,10 +34,10 @@ import {
   hash,
   hkdfSync,
   type KeyObject,
-  randomFillSync,
   timingSafeEqual,
 } from 'node:crypto'
 import { createMemo, type Memo } from '../lib/collection.ts'
+import { drawBytes } from '../lib/random.ts'
 import type { KeyRing, RingKey, Suite } from './key-ring.ts'
 
 const PREFIX = 'r1.'
@@ -261,43 +261,6 @@ export function unpad(padded: Buffer): Buffer | undefined {
   return padded.subarray(PREFIX_BYTES, end)
 }
 
-const STOCK_BYTES = 4096
-
-const stock = Buffer.alloc(STOCK_BYTES)
-let taken = STOCK_BYTES
-
-/**
- * Random bytes from the system, fetched in advance: a call costs the same for 4 KiB as for 16 bytes, and a request needs
- * three. Every byte is handed out once and wiped from the stock.
- */
-export function drawBytes(size: number): Buffer {
-  if (size > STOCK_BYTES) return randomFillSync(Buffer.alloc(size))
-  const from = take(size)
-  const bytes = Buffer.from(stock.subarray(from, taken))
-  stock.fill(0, from, taken)
-  return bytes
-}
-
-const ID_BYTES = 16
-
-/** Returns an id that nobody can guess. */
-export function drawId(): string {
-  const from = take(ID_BYTES)
-  const id = stock.toString('base64url', from, taken)
-  stock.fill(0, from, taken)
-  return id
-}
-
-/** Takes bytes from the stock; returns where they begin. They end at `taken`. */
-function take(size: number): number {
-  if (taken + size > STOCK_BYTES) {
-    randomFillSync(stock)
-    taken = 0
-  }
-  taken += size
-  return taken - size
-}
-
 /**
  * Returns the SHA-256 of a text as 43 characters of base64url. Use it on the output of `canonicalJson`, which has no lone
  * surrogates: in UTF-8 they would all be the same.
@@ -315,7 +278,8 @@ export function deriveBytes(seed: string, label: string): Uint8Array {
 // it from the salt once, and keeps it.
 //
 // shared 1: A key seals for at most an hour and at most 2^20 tokens. Nonces have 96 random bits, so that two tokens of a key
-// share one with a probability below 2^-57.
+// share one with a probability below 2^-57. Copies of a process continue with one key, and draw different nonces
+// (`lib/random.ts`).
 // shared 2: A key enters the table of keys that were opened only after its commitment was found in a token, and only the
 // holder of the ring key can compute that. Salts that a caller makes up cost one derivation each, as every token of suite 1
 // does, and displace nothing.

@@ -13,7 +13,7 @@
  *           (not `list`). Until then a turn may end with `hold`, after which no turn of it runs.
  */
 
-import { randomBytes } from 'node:crypto'
+import { drawId } from '../lib/random.ts'
 import type { AnsweredSlot, InputSlot, SlotChange, SlotName } from './input-slots.ts'
 import type { HookOutcome } from './task-store.ts'
 
@@ -249,7 +249,7 @@ const RANDOM = 22
 
 /** An id that cannot be guessed: 128 random bits, then the note, if there is one, which anybody can read. */
 export function createTaskId(note = ''): string {
-  const random = randomBytes(16).toString('base64url')
+  const random = drawId()
   return note === '' ? random : `${random}_${Buffer.from(note).toString('base64url')}`
 }
 

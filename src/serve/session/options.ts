@@ -2,7 +2,7 @@
 
 import { didYouMean, misuse } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
-import { drawId } from '../../seal/envelope.ts'
+import { drawId } from '../../lib/random.ts'
 
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */
