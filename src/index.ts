@@ -105,6 +105,7 @@ export type {
   RecordStore,
   RecordWrite,
   Store,
+  StoreCheck,
   StoredRecord,
 } from './store/store.ts'
 export type {

@@ -21,6 +21,7 @@ import { keysCommand, stateCommand } from './command/keys.ts'
 import { loginCommand, logoutCommand, whoamiCommand } from './command/login.ts'
 import { abandonCommand, answerCommand, pendingCommand, resumeCommand } from './command/pending.ts'
 import { playCommand } from './command/play.ts'
+import { storeCommand } from './command/store.ts'
 import { taskCommand } from './command/task.ts'
 import { tasksCommand } from './command/tasks.ts'
 import {
@@ -50,6 +51,7 @@ export const COMMANDS: readonly Command[] = [
   abandonCommand,
   taskCommand,
   tasksCommand,
+  storeCommand,
   loginCommand,
   logoutCommand,
   whoamiCommand,

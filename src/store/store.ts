@@ -18,9 +18,25 @@ interface StorePorts {
   readonly bus?: Bus
   /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
+  /** For an operator: what the tables say about themselves, and what is wrong with them. Changes nothing. */
+  check?(): Promise<StoreCheck>
+  /** Creates or upgrades the tables, and builds all of their indexes. */
+  migrate?(): Promise<void>
   /** Deletes up to `limit` expired rows of each kind; returns how many were deleted. */
   sweep(limit: number): Promise<number>
   close(): Promise<void>
+}
+
+/** The state of a store's tables. */
+export interface StoreCheck {
+  /** The version of the tables; 0 if there are none. */
+  readonly version: number
+  /** The oldest version whose releases can use the tables. */
+  readonly minCompatible: number
+  /** The version that this release creates. */
+  readonly supported: number
+  /** Sentences: what is wrong, and what to do. */
+  readonly problems: readonly string[]
 }
 
 /** A database: `createLeaseEngine` runs its tasks. */

@@ -140,7 +140,7 @@ describe('a SQLite file', () => {
 
   const digest = (file: string) => createHash('sha256').update(readFileSync(file)).digest('hex')
 
-  it('is not changed by reading it, even if it has an earlier version or is a copy', async () => {
+  it('is not changed by reading it, even if it lacks an index or is a copy', async () => {
     const database = await createSqliteDatabase()
     const store = database.open()
     await fill(store)
@@ -149,7 +149,7 @@ describe('a SQLite file', () => {
     writeFileSync(copy, readFileSync(database.file))
     await database.close()
     const connection = openSqlite(copy)
-    connection.exec('DROP INDEX IF EXISTS task_owner; PRAGMA user_version = 1')
+    connection.exec('DROP INDEX task_owner')
     connection.close()
     const before = [digest(copy), readdirSync(folder)]
     for (const words of [[], ['--stats'], ['nosuchtask']]) await home.run(['tasks', copy, ...words])
@@ -175,7 +175,7 @@ describe('a SQLite file', () => {
     strange.close()
     const future = openSqlite(newer)
     future.exec(
-      'CREATE TABLE task (a); CREATE TABLE meta (a); CREATE TABLE journal (a); PRAGMA user_version = 99',
+      'CREATE TABLE task (a); CREATE TABLE meta (key, value); CREATE TABLE journal (a); PRAGMA user_version = 99',
     )
     future.close()
     const before = files.map(digest)

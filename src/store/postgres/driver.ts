@@ -31,6 +31,11 @@ export interface PgPool {
   on(event: 'connect' | 'acquire', listener: (client: PgClient) => void): unknown
 }
 
+/** The client of the package `pg`: a statement may have its own time limit. */
+interface PatientClient {
+  query(statement: { text: string; query_timeout: number }): Promise<PgResult>
+}
+
 /** The pool of the package `pg`: a statement with a name is parsed and planned once for each connection. */
 interface PreparingPool {
   query(statement: { name: string; text: string; values: unknown[] }): Promise<PgResult>
@@ -65,6 +70,8 @@ export interface ResilientPool {
   transaction<T>(
     body: (query: (text: string, values?: unknown[]) => Promise<PgRow[]>) => Promise<T>,
   ): Promise<T>
+  /** Runs a statement that may take up to `ms`, outside a transaction. Not retried, and given up when the pool ends. */
+  runLong(text: string, ms: number): Promise<void>
   /** A connection for the caller alone, until it is released. */
   connect(): Promise<PgClient>
   end(): Promise<void>
@@ -105,8 +112,13 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
   }
   const mayRetry = (error: unknown) => !ended && isTransient(error)
   const isPatient = (since: number) => performance.now() <= since + options.retryMs
+  const longRunning = new Set<PgClient>()
+  const drop = (client: PgClient, destroy: boolean) => {
+    if (longRunning.delete(client)) client.release(destroy)
+  }
   const end = async () => {
     ended = true
+    for (const client of longRunning) drop(client, true)
     const pool = await opened?.catch(() => undefined)
     if (options.pool !== undefined || pool === undefined) return
     await within(CLOSE_MS, pool.end())
@@ -144,6 +156,18 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
       } finally {
         // A connection in an unknown state is discarded.
         client.release(failed)
+      }
+    },
+    async runLong(text, ms) {
+      const client = await (await open()).connect()
+      longRunning.add(client)
+      if (ended) drop(client, true)
+      let failed = true
+      try {
+        await (client as PgClient & PatientClient).query({ text, query_timeout: ms })
+        failed = false
+      } finally {
+        drop(client, failed)
       }
     },
     connect: async () => (await open()).connect(),

@@ -1,15 +1,42 @@
 /**
  * The tables in PostgreSQL. They are created under a transaction-level lock, so that many processes can start together and
  * poolers do not matter. A role without the right to create tables can use existing ones.
+ *
+ * Indexes that existing tables lack are built afterwards, outside the transaction and without blocking writes, while the store
+ * already works. If a build is interrupted, the next process that starts begins it again.
  */
 
 import { misuse, RondoError } from '../../errors.ts'
-import { createEpoch } from '../store.ts'
+import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
+import { createEpoch, type StoreCheck } from '../store.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
 
-/** Each entry upgrades the tables by one version. Released entries never change. */
-const MIGRATIONS: readonly ((schema: string) => string)[] = [
-  (schema) => `
+const OPEN = "status IN ('working', 'input_required')"
+const ENDED = "status IN ('completed', 'failed', 'cancelled')"
+
+/** Each index by its name: the table, and the rest of its definition. */
+const INDEXES: Readonly<Record<string, readonly [table: string, definition: string]>> = {
+  task_due: ['task', '(due_at, expires_at) WHERE due_at IS NOT NULL'],
+  task_expiry: ['task', '(expires_at)'],
+  task_open: ['task', `(tenant, principal, expires_at) WHERE ${OPEN}`],
+  task_ended: ['task', `(tenant, principal, updated_at, id) INCLUDE (bytes) WHERE ${ENDED}`],
+  task_owner: ['task', '(tenant, principal, created_at, id)'],
+  task_status: ['task', '(status, created_at, id)'],
+  task_worker: ['task', '(due_at, expires_at) WHERE worker IS NOT NULL'],
+  once_expiry: ['once', '(expires_at)'],
+  blob_expiry: ['blob', '(expires_at)'],
+  record_owner: ['record', '(owner)'],
+  record_expiry: ['record', '(expires_at)'],
+  bus_expiry: ['bus', '(expires_at)'],
+}
+
+/**
+ * `open_tasks` counts the open tasks of an owner, up to a limit, and keeps others from creating one until the transaction ends.
+ * Inside a function, the count is a statement of its own, which sees what was committed while it waited for the lock.
+ *
+ * A write to the bus waits for the one before it, so that positions become visible in their order.
+ */
+const tables = (schema: string): string => `
 CREATE TABLE ${schema}.task (
   id text PRIMARY KEY,
   tenant text NOT NULL,
@@ -27,12 +54,10 @@ CREATE TABLE ${schema}.task (
   epoch integer NOT NULL,
   failures integer NOT NULL,
   worker text,
-  due_at bigint
+  due_at bigint,
+  known boolean NOT NULL,
+  bytes integer
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.1);
-CREATE INDEX task_due ON ${schema}.task (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX task_expiry ON ${schema}.task (expires_at);
-CREATE INDEX task_open ON ${schema}.task (tenant, principal, expires_at)
-  WHERE status IN ('working', 'input_required');
 CREATE TABLE ${schema}.journal (
   task text NOT NULL,
   seq integer NOT NULL,
@@ -49,25 +74,13 @@ CREATE TABLE ${schema}.once (
   expires_at bigint NOT NULL,
   PRIMARY KEY (flow, round)
 );
-CREATE INDEX once_expiry ON ${schema}.once (expires_at);
 CREATE TABLE ${schema}.blob (id text PRIMARY KEY, sealed text NOT NULL, expires_at bigint NOT NULL);
-CREATE INDEX blob_expiry ON ${schema}.blob (expires_at);`,
-  // The tasks of one owner, newest first.
-  (schema) => `CREATE INDEX task_owner ON ${schema}.task (tenant, principal, created_at, id);`,
-  // Whether the owner has shown that it knows the id; assumed for tasks that exist already.
-  (schema) => `ALTER TABLE ${schema}.task ADD COLUMN known boolean NOT NULL DEFAULT true;`,
-  // Counts the open tasks of an owner, up to a limit, and keeps others from creating one until the transaction ends. Inside a
-  // function, the count is a statement of its own, which sees what was committed while it waited for the lock.
-  (schema) => `
 CREATE FUNCTION ${schema}.open_tasks(of_tenant text, of_principal text, at bigint, up_to bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$ BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('${schema} ' || of_tenant || ' ' || of_principal, 0));
   RETURN (SELECT count(*) FROM (SELECT 1 FROM ${schema}.task o WHERE o.tenant = of_tenant AND o.principal = of_principal
     AND o.status IN ('working', 'input_required') AND o.expires_at > at LIMIT up_to) open);
-END $$;`,
-  // What the instances of a fleet share of sessions, and what they tell each other. A write to the bus waits for the one
-  // before it, so that positions become visible in their order.
-  (schema) => `
+END $$;
 CREATE TABLE ${schema}.record (
   id text PRIMARY KEY,
   owner text NOT NULL,
@@ -76,15 +89,12 @@ CREATE TABLE ${schema}.record (
   touched_at bigint NOT NULL,
   expires_at bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX record_owner ON ${schema}.record (owner);
-CREATE INDEX record_expiry ON ${schema}.record (expires_at);
 CREATE SEQUENCE ${schema}.bus_position;
 CREATE TABLE ${schema}.bus (
   position bigint PRIMARY KEY,
   message text NOT NULL,
   expires_at bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX bus_expiry ON ${schema}.bus (expires_at);
 CREATE FUNCTION ${schema}.put_record(
   new_id text, new_owner text, new_sealed text, old_version integer, ttl bigint, max_bytes bigint, extra bigint, at bigint
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
@@ -114,34 +124,90 @@ BEGIN
     INSERT INTO ${schema}.bus VALUES (last, one, until);
   END LOOP;
   DELETE FROM ${schema}.bus WHERE position <= last - keep;
-END $$;`,
+END $$;`
+
+/** Each entry upgrades the tables to its version. Released entries never change. */
+const MIGRATIONS: readonly (Omit<Migration, 'sql'> & { readonly sql: (schema: string) => string })[] = [
+  { version: 6, minCompatible: 6, sql: tables },
 ]
 
-const VERSION = MIGRATIONS.length
+const schemaIn = (name: string) =>
+  schemaOf(MIGRATIONS.map((migration) => ({ ...migration, sql: migration.sql(name) })))
 
 /** Reads the catalogue itself: `to_regclass` may use a cache that is older than the lock we waited for. */
 const FIND_META = `SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
   WHERE n.nspname = $1 AND c.relname = 'meta'`
 
+type Query = (text: string, values?: unknown[]) => Promise<readonly PgRow[]>
+
+const whereIs = (schema: string): string => `the schema "${schema}"`
+
+/** Creates or upgrades the tables; indexes that they lack are built in the background. */
 export async function migrate(pool: ResilientPool, schema: string): Promise<void> {
-  const { rows } = await pool.query(FIND_META, [schema])
-  if (rows.length > 0 && (await readVersion(pool, schema)) >= VERSION) return
+  await createTables(pool, schema)
+  // It is tried again at the next start, and `rondo store check` reports it.
+  void buildIndexes(pool, schema).catch(() => {})
+}
+
+export async function createTables(pool: ResilientPool, schema: string): Promise<void> {
+  const ours = schemaIn(schema)
+  const read: Query = async (text, values = []) => (await pool.query(text, values)).rows
+  const before = await readState(read, schema)
+  ours.assertUsable(before, whereIs(schema))
+  if (before.version >= ours.version) return
   await pool.transaction(async (query) => {
     await query("SELECT pg_advisory_xact_lock(hashtext('rondo'), hashtext($1))", [schema])
-    if ((await query(FIND_META, [schema])).length === 0) {
+    const state = await readState(query, schema)
+    ours.assertUsable(state, whereIs(schema))
+    if (state.version === 0) {
       await query(`CREATE SCHEMA IF NOT EXISTS ${schema}`)
       await query(`CREATE TABLE ${schema}.meta (key text PRIMARY KEY, value text NOT NULL)`)
-      await query(`INSERT INTO ${schema}.meta VALUES ('version', '0'), ('epoch', $1), ('life', '')`, [
-        createEpoch(),
-      ])
+      await query(`INSERT INTO ${schema}.meta VALUES ('epoch', $1), ('life', '')`, [createEpoch()])
     }
-    const version = versionOf(await query(`SELECT value FROM ${schema}.meta WHERE key = 'version'`))
-    for (const migration of MIGRATIONS.slice(version)) await query(migration(schema))
-    if (version < VERSION) await query(`UPDATE ${schema}.meta SET value = '${VERSION}' WHERE key = 'version'`)
+    for (const { sql, version, minCompatible } of ours.missing(state)) {
+      await query(sql)
+      await query(
+        `INSERT INTO ${schema}.meta VALUES ('version', $1), ('min_compatible', $2)
+        ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+        [String(version), String(minCompatible)],
+      )
+    }
+    // In new tables an index costs nothing.
+    if (state.version === 0) for (const name of Object.keys(INDEXES)) await query(createIndex(schema, name))
   })
 }
 
-/** For reading only: the tables must exist, of this version or an earlier one. */
+function createIndex(schema: string, name: string, how = ''): string {
+  const [table, definition] = INDEXES[name] ?? []
+  return `CREATE INDEX ${how} ${name} ON ${schema}.${table} ${definition}`
+}
+
+/** The indexes that exist, and whether they can be used: a build that was interrupted leaves one that cannot. */
+const FIND_INDEXES = `SELECT c.relname AS name, i.indisvalid AS valid,
+    EXISTS (SELECT 1 FROM pg_catalog.pg_stat_progress_create_index p WHERE p.index_relid = c.oid) AS building
+  FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1`
+
+/** An index takes as long as its table is large. */
+const BUILD_MS = 24 * 3_600_000
+
+/** Builds the indexes that are missing, and those again whose build was interrupted. Writes continue meanwhile. */
+export async function buildIndexes(pool: ResilientPool, schema: string): Promise<void> {
+  const query: Query = async (text, values = []) => (await pool.query(text, values)).rows
+  // A later release may have replaced some.
+  if ((await readState(query, schema)).version > schemaIn(schema).version) return
+  const { rows } = await pool.query(FIND_INDEXES, [schema])
+  const found = new Map(rows.map((row) => [row.name, row]))
+  for (const name of Object.keys(INDEXES)) {
+    const index = found.get(name)
+    // Another process may be building it.
+    if (index?.valid || index?.building) continue
+    if (index) await pool.runLong(`DROP INDEX CONCURRENTLY IF EXISTS ${schema}.${name}`, BUILD_MS)
+    await pool.runLong(createIndex(schema, name, 'CONCURRENTLY IF NOT EXISTS'), BUILD_MS)
+  }
+}
+
+/** For reading only: the tables must exist, of a version that this release can use. */
 export async function assertTables(pool: ResilientPool, schema: string): Promise<void> {
   const find = `SELECT count(*)::int AS tables FROM pg_catalog.pg_tables
     WHERE schemaname = $1 AND tablename IN ('meta', 'task', 'journal')`
@@ -149,21 +215,38 @@ export async function assertTables(pool: ResilientPool, schema: string): Promise
   if (rows[0]?.tables !== 3) {
     throw new RondoError('STORE_SCHEMA', `the database has no Rondo store in the schema "${schema}"`)
   }
-  await readVersion(pool, schema)
+  const state = await readState(async (text, values = []) => (await pool.query(text, values)).rows, schema)
+  schemaIn(schema).assertUsable(state, whereIs(schema))
 }
 
-async function readVersion(pool: ResilientPool, schema: string): Promise<number> {
-  const { rows } = await pool.query(`SELECT value FROM ${schema}.meta WHERE key = 'version'`, [])
-  const version = versionOf(rows)
-  if (version <= VERSION) return version
-  throw new RondoError(
-    'STORE_SCHEMA',
-    `the tables have version ${version}, but this release of Rondo supports up to ${VERSION}: upgrade Rondo`,
+/** Version 0 if there are no tables. */
+async function readState(query: Query, schema: string): Promise<SchemaState> {
+  if ((await query(FIND_META, [schema])).length === 0) return { version: 0, minCompatible: 0 }
+  const rows = await query(`SELECT key, value FROM ${schema}.meta WHERE key IN ('version', 'min_compatible')`)
+  const of = (key: string): number | undefined => {
+    const row = rows.find((each) => each.key === key)
+    return row && Number(row.value)
+  }
+  const version = of('version') ?? 0
+  return { version, minCompatible: of('min_compatible') ?? version }
+}
+
+/** For an operator: reads whatever is there. */
+export async function checkTables(pool: ResilientPool, schema: string): Promise<StoreCheck> {
+  const ours = schemaIn(schema)
+  const query: Query = async (text, values = []) => (await pool.query(text, values)).rows
+  const state = await readState(query, schema)
+  if (state.version === 0) return { ...state, supported: ours.version, problems: [] }
+  const obstacle = ours.obstacle(state, whereIs(schema))
+  const found = new Map((await query(FIND_INDEXES, [schema])).map((row) => [row.name, row]))
+  const lacking = Object.keys(INDEXES).filter((name) => !found.get(name)?.valid)
+  const indexes = lacking.map((name) =>
+    found.get(name)?.building
+      ? `The index ${name} is being built`
+      : `The index ${name} is ${found.has(name) ? 'incomplete' : 'missing'}: rondo store migrate builds it`,
   )
-}
-
-function versionOf(rows: readonly PgRow[]): number {
-  return Number(rows[0]?.value ?? 0)
+  const problems = [...(obstacle === undefined ? [] : [obstacle]), ...indexes]
+  return { ...state, supported: ours.version, problems }
 }
 
 /** Accepts only names that need no quotes in SQL. */

@@ -53,31 +53,65 @@ describePostgres('PostgreSQL as a store', () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
-      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '5' }])
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '6' }])
     })
 
-    it('upgrades tables of the first version', async () => {
-      const first = database.open()
-      const task = newTask()
-      await first.tasks.create(task, 10)
-      await ask(
-        `DROP INDEX ${schema}.task_owner; ALTER TABLE ${schema}.task DROP COLUMN known;
-          DROP FUNCTION ${schema}.open_tasks; DROP FUNCTION ${schema}.put_record; DROP FUNCTION ${schema}.append_bus;
-          DROP TABLE ${schema}.record, ${schema}.bus; DROP SEQUENCE ${schema}.bus_position; UPDATE ${schema}.meta SET value = '1' WHERE key = 'version'`,
-      )
-      const [lease] = await database.open().tasks.claim('worker', 1000, 1)
-      expect(lease?.task).toMatchObject({ id: task.id, known: true })
-      const found = await ask(`SELECT 1 FROM pg_indexes WHERE schemaname = '${schema}'
-        AND indexname = 'task_owner'`)
-      expect(found).toHaveLength(1)
-    })
+    const setVersion = (version: number, least: number) =>
+      ask(`UPDATE ${schema}.meta SET value = '${version}' WHERE key = 'version';
+        UPDATE ${schema}.meta SET value = '${least}' WHERE key = 'min_compatible'`)
 
-    it('refuses tables of a newer release', async () => {
+    it('starts on the tables of a later release that earlier ones can use', async () => {
       await database.open().ready()
-      await ask(`UPDATE ${schema}.meta SET value = '99' WHERE key = 'version'`)
-      await expect(database.open().tasks.create(newTask(), 10)).rejects.toMatchObject({
-        code: 'STORE_SCHEMA',
-      })
+      await setVersion(99, 6)
+      const store = database.open()
+      expect((await store.tasks.create(newTask(), 10)).kind).toBe('created')
+      expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 6, problems: [] })
+    })
+
+    it('refuses the tables of a later release that earlier ones cannot use', async () => {
+      await database.open().ready()
+      await setVersion(99, 98)
+      for (const readOnly of [false, true]) {
+        const { connectionString } = server
+        const store = createPostgresStore({ connectionString, schema, readOnly, listen: false })
+        await expect(store.tasks.list({})).rejects.toMatchObject({
+          code: 'STORE_SCHEMA',
+          message: expect.stringContaining('this one supports up to 6: upgrade Rondo'),
+        })
+        expect((await store.check?.())?.problems).toHaveLength(1)
+        await store.close()
+      }
+    })
+
+    it('builds an index while writes continue, and again one whose build was interrupted', async () => {
+      const store = database.open()
+      await store.ready()
+      await ask(`DROP INDEX ${schema}.task_status`)
+      // As an interrupted build leaves it.
+      await ask(`UPDATE pg_index SET indisvalid = false WHERE indexrelid = '${schema}.task_owner'::regclass`)
+      expect((await store.check?.())?.problems).toEqual([
+        'The index task_owner is incomplete: rondo store migrate builds it',
+        'The index task_status is missing: rondo store migrate builds it',
+      ])
+      const writer = new pg.Client({ connectionString: server.connectionString })
+      await writer.connect()
+      await writer.query(`BEGIN; DELETE FROM ${schema}.task`)
+      const building = database.open().migrate?.()
+      const waits = `SELECT 1 FROM pg_stat_activity WHERE query LIKE '%INDEX CONCURRENTLY%${schema}%' AND wait_event_type = 'Lock'`
+      await until('the build waits for the open transaction', async () => (await ask(waits)).length > 0)
+      expect((await store.tasks.create(newTask(), 10)).kind).toBe('created')
+      await writer.query('COMMIT')
+      await writer.end()
+      await building
+      expect((await store.check?.())?.problems).toEqual([])
+    })
+
+    it('builds the indexes that are missing in the background when a store starts', async () => {
+      await database.open().ready()
+      await ask(`DROP INDEX ${schema}.task_status`)
+      const store = database.open()
+      await store.ready()
+      await until('the index', async () => (await store.check?.())?.problems.length === 0)
     })
 
     it('is not needed by a role that may only use the tables', async () => {

@@ -20,9 +20,9 @@ import {
 } from '../store.ts'
 import { createHintBus } from '../task-store.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
-import { createResilientPool, type PgPool } from './driver.ts'
+import { createResilientPool, type PgPool, toStoreError } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
-import { assertSchema, assertTables, migrate } from './schema.ts'
+import { assertSchema, assertTables, buildIndexes, checkTables, createTables, migrate } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface PostgresStoreOptions {
@@ -106,12 +106,22 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     records: createRecords(database),
     bus: createPostgresBus(database, listen, pollMs),
     ready: database.ready,
+    check: () => orStoreError(checkTables(pool, schema)),
+    migrate: () => orStoreError(createTables(pool, schema).then(() => buildIndexes(pool, schema))),
     sweep: (limit) => sweep(database, limit),
     async close() {
       // Releases the connection that listens, which the pool waits for.
       hints.close()
       await pool.end()
     },
+  }
+}
+
+async function orStoreError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work
+  } catch (error) {
+    throw toStoreError(error)
   }
 }
 

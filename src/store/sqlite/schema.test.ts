@@ -74,37 +74,89 @@ it('B8 keeps its epoch over restarts, and gets a new one when the file was empti
   expect([epoch, restored]).not.toContain(await epochOf())
 })
 
-it('upgrades a file of the first version, and finds the tasks of one owner by index', async () => {
-  const store = createSqliteStore({ file })
-  const task = newTask()
-  await store.tasks.create(task, 10)
-  await store.close()
-  const before = openSqlite(file)
-  before.exec(`DROP INDEX task_owner; DROP INDEX task_worker; ALTER TABLE task DROP COLUMN known; DROP TABLE record; DROP TABLE bus;
-    PRAGMA user_version = 1`)
-  before.close()
-  const again = createSqliteStore({ file })
-  expect(await again.tasks.list({ owner: task.owner })).toMatchObject([{ id: task.id }])
-  // Nobody could tell whether its owner knows it, so it is not held back.
-  expect(await again.tasks.claim('worker', 1000, 1)).toMatchObject([{ task: { id: task.id, known: true } }])
-  await again.close()
-  const after = openSqlite(file)
-  const plan = after
+it('finds the tasks of one owner by index', async () => {
+  await epochOf()
+  const connection = openSqlite(file)
+  const plan = connection
     .prepare(
       `EXPLAIN QUERY PLAN SELECT id FROM task WHERE tenant = ? AND principal = ? AND (created_at, id) < (?, ?)
       ORDER BY created_at DESC, id DESC LIMIT 1`,
     )
     .all('t', 'p', 1, 'x')
-  after.close()
+  connection.close()
   expect(JSON.stringify(plan)).toContain('task_owner')
   expect(JSON.stringify(plan)).not.toContain('TEMP B-TREE')
 })
 
-it('refuses a file of a newer release', async () => {
+/** As a later release leaves the file. */
+async function upgrade(version: number, minCompatible: number): Promise<void> {
   await epochOf()
   const connection = openSqlite(file)
-  connection.exec('PRAGMA user_version = 99')
+  connection.exec(`PRAGMA user_version = ${version};
+    UPDATE meta SET value = '${minCompatible}' WHERE key = 'min_compatible'`)
+  connection.close()
+}
+
+it('starts on the file of a later release that earlier ones can use, and leaves its version alone', async () => {
+  await upgrade(99, 6)
+  const store = createSqliteStore({ file })
+  const task = newTask()
+  expect(await store.tasks.create(task, 10)).toMatchObject({ kind: 'created' })
+  expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 6, problems: [] })
+  await store.close()
+  const reading = createSqliteStore({ file, readOnly: true })
+  expect(await reading.tasks.list({})).toMatchObject([{ id: task.id }])
+  await reading.close()
+})
+
+it('refuses the file of a later release that earlier ones cannot use, and one from before the first release', async () => {
+  await upgrade(99, 98)
+  for (const readOnly of [false, true]) {
+    const store = createSqliteStore({ file, readOnly })
+    await expect(store.tasks.list({})).rejects.toMatchObject({
+      code: 'STORE_SCHEMA',
+      message: expect.stringContaining('supports version 98; this one supports up to 6: upgrade Rondo'),
+    })
+    expect((await store.check?.())?.problems).toHaveLength(1)
+    await store.close()
+  }
+  await upgradeTo5()
+  const store = createSqliteStore({ file })
+  await expect(store.ready()).rejects.toThrow('from before the first release of Rondo')
+  await store.close()
+})
+
+async function upgradeTo5(): Promise<void> {
+  const connection = openSqlite(file)
+  connection.exec("PRAGMA user_version = 5; DELETE FROM meta WHERE key = 'min_compatible'")
+  connection.close()
+}
+
+it('builds an index that is missing, and says so before', async () => {
+  await epochOf()
+  const connection = openSqlite(file)
+  connection.exec('DROP INDEX task_status')
   connection.close()
   const store = createSqliteStore({ file })
-  await expect(store.tasks.create(newTask(), 10)).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
+  expect(await store.check?.()).toMatchObject({
+    problems: ['The index task_status is missing: rondo store migrate builds it'],
+  })
+  await store.migrate?.()
+  expect(await store.check?.()).toMatchObject({ version: 6, problems: [] })
+  await store.close()
+})
+
+it('shrinks the file when sweeps have deleted what it held', async () => {
+  let at = 1_800_000_000_000
+  const store = createSqliteStore({ file, now: () => at })
+  const head = 'x'.repeat(1_000_000)
+  for (let i = 0; i < 12; i++) await store.tasks.create(newTask({ head, ttlMs: 1000 }), 100)
+  at += 1000
+  expect(await store.sweep(100)).toBe(12)
+  const before = (await stat(file)).size
+  await store.sweep(100)
+  const { size } = await stat(file)
+  await store.close()
+  expect(before).toBeGreaterThan(12_000_000)
+  expect(Math.min(size, (await stat(file)).size)).toBeLessThan(before - 4_000_000)
 })

@@ -3,12 +3,14 @@
 import { accessSync, closeSync, mkdirSync, openSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
-import { createEpoch } from '../store.ts'
+import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
+import { createEpoch, type StoreCheck } from '../store.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
 
 /**
  * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits
- * for input or has ended. `inputs` holds the input slots as one JSON text. `outcome` is the result or the error.
+ * for input or has ended. `inputs` holds the input slots as one JSON text. `outcome` is the result or the error, and `bytes`
+ * the size of an ended task. `known` says whether the owner has shown that it knows the id.
  */
 const TABLES = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -29,11 +31,10 @@ CREATE TABLE task (
   epoch INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   worker TEXT,
-  due_at INTEGER
+  due_at INTEGER,
+  known INTEGER NOT NULL,
+  bytes INTEGER
 ) STRICT;
-CREATE INDEX task_due ON task (due_at) WHERE due_at IS NOT NULL;
-CREATE INDEX task_expiry ON task (expires_at);
-CREATE INDEX task_open ON task (tenant, principal, expires_at) WHERE status IN ('working', 'input_required');
 CREATE TABLE journal (
   task TEXT NOT NULL,
   seq INTEGER NOT NULL,
@@ -50,20 +51,8 @@ CREATE TABLE once (
   expires_at INTEGER NOT NULL,
   PRIMARY KEY (flow, round)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX once_expiry ON once (expires_at);
 CREATE TABLE blob (id TEXT PRIMARY KEY, sealed TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
-CREATE INDEX blob_expiry ON blob (expires_at);
-`
-
-/** Each entry upgrades the tables by one version. Released entries never change. */
-const MIGRATIONS: readonly string[] = [
-  TABLES,
-  // The tasks of one owner, newest first.
-  'CREATE INDEX task_owner ON task (tenant, principal, created_at, id);',
-  // Whether the owner has shown that it knows the id; assumed for tasks that exist already.
-  'ALTER TABLE task ADD COLUMN known INTEGER NOT NULL DEFAULT 1;',
-  // What the instances of a fleet share of sessions, and what they tell each other.
-  `CREATE TABLE record (
+CREATE TABLE record (
   id TEXT PRIMARY KEY,
   owner TEXT NOT NULL,
   sealed TEXT NOT NULL,
@@ -71,15 +60,30 @@ const MIGRATIONS: readonly string[] = [
   touched_at INTEGER NOT NULL,
   expires_at INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX record_owner ON record (owner);
-CREATE INDEX record_expiry ON record (expires_at);
-CREATE TABLE bus (position INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT;
-CREATE INDEX bus_expiry ON bus (expires_at);`,
-  // Who has tasks, among any number that sleep.
-  'CREATE INDEX task_worker ON task (worker) WHERE worker IS NOT NULL;',
+CREATE TABLE bus (position INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT
+`
+
+const INDEXES: readonly string[] = [
+  'CREATE INDEX task_due ON task (due_at, expires_at) WHERE due_at IS NOT NULL',
+  'CREATE INDEX task_expiry ON task (expires_at)',
+  "CREATE INDEX task_open ON task (tenant, principal, expires_at) WHERE status IN ('working', 'input_required')",
+  "CREATE INDEX task_ended ON task (tenant, principal, updated_at, id, bytes) WHERE status IN ('completed', 'failed', 'cancelled')",
+  'CREATE INDEX task_owner ON task (tenant, principal, created_at, id)',
+  'CREATE INDEX task_status ON task (status, created_at, id)',
+  'CREATE INDEX task_worker ON task (worker, due_at) WHERE worker IS NOT NULL',
+  'CREATE INDEX once_expiry ON once (expires_at)',
+  'CREATE INDEX blob_expiry ON blob (expires_at)',
+  'CREATE INDEX record_owner ON record (owner)',
+  'CREATE INDEX record_expiry ON record (expires_at)',
+  'CREATE INDEX bus_expiry ON bus (expires_at)',
 ]
 
-const VERSION = MIGRATIONS.length
+const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
+
+/** Each entry upgrades the tables to its version. Released entries never change. */
+const MIGRATIONS: readonly Migration[] = [{ version: 6, minCompatible: 6, sql: TABLES }]
+
+const SCHEMA = schemaOf(MIGRATIONS)
 
 /** Blocks the event loop, so it is short; the commit queue does the longer waits. */
 const BLOCKING_MS = 20
@@ -104,18 +108,63 @@ export function openDatabase(file: string): SqliteConnection {
 export function openForReading(file: string): SqliteConnection {
   const connection = openQueryOnly(file)
   try {
-    const { version, tables } = connection.read(() => ({
-      version: Number(connection.prepare('PRAGMA user_version').get()?.user_version),
+    const { state, tables } = connection.read(() => ({
+      state: readState(connection),
       tables: connection.prepare(FIND_TABLES).get()?.tables,
     }))
-    if (version === 0 || tables !== 3) throw notOurs(file)
-    assertKnown(version, file)
+    if (state.version === 0 || tables !== 3) throw notOurs(file)
+    SCHEMA.assertUsable(state, file)
   } catch (error) {
     connection.close()
     throw isBusy(error) || error instanceof RondoError ? error : notOurs(file, error)
   }
   return connection
 }
+
+/** For an operator: reads whatever is there. */
+export function checkFile(file: string): StoreCheck {
+  const connection = openQueryOnly(file)
+  try {
+    return connection.read(() => {
+      const state = readState(connection)
+      const obstacle = SCHEMA.obstacle(state, file)
+      const named = new Set(
+        connection
+          .prepare(FIND_INDEXES)
+          .all()
+          .map((row) => row.name),
+      )
+      const lacking = state.version === 0 ? [] : INDEX_NAMES.filter((name) => !named.has(name))
+      const damage = connection
+        .prepare('PRAGMA quick_check(10)')
+        .all()
+        .map((row) => String(row.quick_check))
+      const problems = [
+        ...(obstacle === undefined ? [] : [obstacle]),
+        ...lacking.map((name) => `The index ${name} is missing: rondo store migrate builds it`),
+        ...damage.filter((line) => line !== 'ok').map((line) => `The file is damaged: ${line}`),
+      ]
+      return { ...state, supported: SCHEMA.version, problems }
+    })
+  } catch (error) {
+    throw isBusy(error) || error instanceof RondoError ? error : notOurs(file, error)
+  } finally {
+    connection.close()
+  }
+}
+
+/** Creates the indexes that are missing. Called inside a write transaction. */
+function buildIndexes(connection: SqliteConnection): void {
+  const named = new Set(
+    connection
+      .prepare(FIND_INDEXES)
+      .all()
+      .map((row) => row.name),
+  )
+  for (const [i, name] of INDEX_NAMES.entries()) if (!named.has(name)) connection.exec(INDEXES[i] ?? '')
+}
+
+const FIND_INDEXES = "SELECT name FROM sqlite_schema WHERE type = 'index'"
 
 const FIND_TABLES = `SELECT count(*) AS tables FROM sqlite_schema
   WHERE type = 'table' AND name IN ('meta', 'task', 'journal')`
@@ -138,12 +187,13 @@ function openQueryOnly(file: string): SqliteConnection {
 const notOurs = (file: string, cause?: unknown): RondoError =>
   new RondoError('STORE_SCHEMA', `${file} is not a Rondo store`, { cause })
 
-function assertKnown(version: number, file: string): void {
-  if (version > VERSION)
-    throw new RondoError(
-      'STORE_SCHEMA',
-      `${file} has version ${version}, but this release of Rondo supports up to ${VERSION}: upgrade Rondo`,
-    )
+/** Version 0 if there are no tables. */
+function readState(connection: SqliteConnection): SchemaState {
+  const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
+  const least = "SELECT value FROM meta WHERE key = 'min_compatible'"
+  const has = connection.prepare("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").get() !== undefined
+  const minCompatible = has ? Number(connection.prepare(least).get()?.value ?? version) : version
+  return { version, minCompatible }
 }
 
 /**
@@ -162,17 +212,22 @@ function createFile(file: string): void {
 /** Sets the journal mode, upgrades the tables and checks the epoch. If it throws, it can be retried on the same connection. */
 export function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
+  // Takes effect in a file that is still empty. Without it, a file keeps the length that it once had.
+  connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
   chooseJournal(connection, file)
   connection.exec('PRAGMA synchronous = FULL')
   connection.exec(`PRAGMA journal_size_limit = ${JOURNAL_BYTES}`)
   connection.exec('BEGIN IMMEDIATE')
   try {
-    const version = Number(connection.prepare('PRAGMA user_version').get()?.user_version)
-    assertKnown(version, file)
+    const state = readState(connection)
+    SCHEMA.assertUsable(state, file)
     assertJournal(connection, file)
-    if (version < VERSION) {
-      connection.exec(`${MIGRATIONS.slice(version).join('\n')} PRAGMA user_version = ${VERSION}`)
+    for (const { sql, version, minCompatible } of SCHEMA.missing(state)) {
+      connection.exec(`${sql}; PRAGMA user_version = ${version};
+        INSERT OR REPLACE INTO meta (key, value) VALUES ('min_compatible', '${minCompatible}')`)
     }
+    // A later release may have replaced some.
+    if (state.version <= SCHEMA.version) buildIndexes(connection)
     renewEpochIfCopied(connection, file)
     connection.exec('COMMIT')
   } catch (error) {

@@ -18,7 +18,7 @@ import {
 } from '../store.ts'
 import { createDatabase, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
-import { openFile, openForReading, prepareDatabase } from './schema.ts'
+import { checkFile, openFile, openForReading, prepareDatabase } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
@@ -58,12 +58,15 @@ export function createSqliteStore(given: SqliteStoreOptions): Store {
       : ''
     throw misuse(`createSqliteStore needs the path of a file, not a ${scheme} URL${other}`)
   }
-  if (readOnly) return createStoreOn(() => openForReading(file), options)
-  return createStoreOn(
-    () => openFile(file),
-    options,
-    (connection) => prepareDatabase(connection, file),
-  )
+  const store = readOnly
+    ? createStoreOn(() => openForReading(file), options)
+    : createStoreOn(
+        () => openFile(file),
+        options,
+        (connection) => prepareDatabase(connection, file),
+      )
+  // Opening a file for writing upgrades it.
+  return { ...store, check: async () => checkFile(file), migrate: store.ready }
 }
 
 /** The store over a connection of the caller's choice, opened on first use. */
@@ -151,6 +154,10 @@ function createBlobs({ sql, queue, now }: SqliteDatabase): BlobStore {
   }
 }
 
+/** Free pages that a file keeps for what comes next, and how many of the others a sweep returns to the disk. */
+const SPARE_PAGES = 1_000
+const SHRINK_PAGES = 2_000
+
 function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Promise<number> {
   const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
@@ -164,8 +171,11 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
   const deleteNews = sql(
     'DELETE FROM bus WHERE position IN (SELECT position FROM bus WHERE expires_at <= ? LIMIT ?)',
   )
+  const free = sql('PRAGMA freelist_count')
+  const shrink = sql(`PRAGMA incremental_vacuum(${SHRINK_PAGES})`)
   return (limit) =>
     queue.write(() => {
+      if (Number(free.get()?.freelist_count) > SPARE_PAGES) shrink.all()
       const ids = expired.all(now(), limit).map((row) => String(row.id))
       for (const id of ids) {
         deleteJournal.run(id)
