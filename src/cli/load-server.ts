@@ -16,7 +16,9 @@ import type { ReadableStream } from 'node:stream/web'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
+import { isLoopback } from '../lib/address.ts'
 import { mountedHere } from '../serve/development.ts'
+import { createAllowList } from '../serve/http/admission.ts'
 import { toListenError } from '../serve/http/listen.ts'
 import type { Server } from '../serve/server.ts'
 
@@ -196,13 +198,11 @@ async function serveOfficial(found: McpServer | Build): Promise<LoadedServer> {
   }
 }
 
-const LOOPBACK = /^(?:localhost|127\.0\.0\.1|\[?::1\]?)$/
-
 /** On loopback, a page of another site could reach the server through the user's browser: its Host or Origin is foreign. */
-function isForeign({ headers }: IncomingMessage, host: string): boolean {
-  if (!LOOPBACK.test(host)) return false
-  const names = [`http://${headers.host ?? ''}`, ...(headers.origin === undefined ? [] : [headers.origin])]
-  return !names.every((name) => URL.canParse(name) && LOOPBACK.test(new URL(name).hostname))
+export function isForeign({ headers }: Pick<IncomingMessage, 'headers'>, host: string): boolean {
+  if (!isLoopback(host)) return false
+  const allowed = createAllowList({}, host)
+  return !allowed.host(headers.host) || !allowed.origin(headers.origin)
 }
 
 function refuse(res: ServerResponse): void {

@@ -2,6 +2,7 @@
 
 import { RondoError } from '../errors.ts'
 import { cleanText, displayText } from '../form/clean-text.ts'
+import { isLoopback } from '../lib/address.ts'
 import { orAbort } from '../lib/clock.ts'
 import { isRecord, measureJson } from '../lib/json.ts'
 import { kindOf, type QuestionKind, readTrace } from '../protocol/common/request.ts'
@@ -302,8 +303,4 @@ export function inspectLink(text: string): Link | undefined {
       ...(BARE_ADDRESS.test(url.hostname) ? (['bare-address'] as const) : []),
     ],
   }
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || /^127(?:\.\d{1,3}){3}$/.test(hostname)
 }

@@ -3,6 +3,7 @@
  * bytes and in time, and no redirect is followed: the operator named a host, and nobody else may name another.
  */
 
+import { isLoopback, isPublic } from '../lib/address.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
 import { type ClaimCheck, findProblem } from './claims.ts'
 import type { JwtSetup, Verified } from './jwt.ts'
@@ -115,14 +116,9 @@ function metadataUrls(issuer: string): readonly string[] {
   ]
 }
 
-const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
-/** Loopback, private, link-local and other addresses that are not public, and names without a domain. */
-const INTERNAL =
-  /^(?:localhost|.*\.(?:localhost|local|internal)|0\..*|10\..*|127\..*|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7])\..*|169\.254\..*|172\.(?:1[6-9]|2\d|3[01])\..*|192\.168\..*|\[.*\]|[^.]+)$/
-
 /** True for https, and for http on this machine. */
 export function isSecure(url: URL): boolean {
-  return url.protocol === 'https:' || (url.protocol === 'http:' && LOOPBACK.test(url.hostname))
+  return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
 }
 
 /** Why the metadata of an issuer may not point there: it is not secure, or it leads into a network that the issuer is not in. */
@@ -131,7 +127,7 @@ function addressProblem(issuer: string, address: unknown, member: string): strin
   const [from, to] = [new URL(issuer), new URL(address)]
   if (to.protocol !== 'https:' && !(isSecure(from) && from.protocol === 'http:' && isSecure(to)))
     return `The ${member} of "${issuer}" is not an https address`
-  if (to.hostname !== from.hostname && INTERNAL.test(to.hostname))
+  if (to.hostname !== from.hostname && !isPublic(to.hostname))
     return `The ${member} of "${issuer}" leads to an internal address`
   return undefined
 }

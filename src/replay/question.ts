@@ -8,6 +8,7 @@ import { cleanText } from '../form/clean-text.ts'
 import { describeFields } from '../form/field.ts'
 import { readForm } from '../form/form.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
+import { isLoopback } from '../lib/address.ts'
 import { canonicalJson, isRecord } from '../lib/json.ts'
 import { joinCapabilities, nameCapabilities } from '../protocol/common/request.ts'
 import type { ClientCapabilities, InputRequest, JsonSchema, SamplingParams } from '../protocol/wire.ts'
@@ -125,12 +126,10 @@ function assertMessage(message: unknown): asserts message is string {
     throw misuse('The message of a question must be a string, because a person reads it.')
 }
 
-const LOOPBACK = new Set(['localhost', '127.0.0.1', '[::1]'])
-
 /** Refuses URLs that no client should be asked to open: other schemes, plain http to another machine, credentials. */
 function checkedUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined
-  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && LOOPBACK.has(url.hostname))
+  const secure = url?.protocol === 'https:' || (url?.protocol === 'http:' && isLoopback(url.hostname))
   if (!url || !secure) {
     throw misuse('ctx.visit accepts only https URLs, and http URLs on loopback.')
   }

@@ -508,14 +508,14 @@ describe('a URL that a server names', () => {
 
 describe('a name that a server names', () => {
   const ADDRESSES: Readonly<Record<string, readonly string[]>> = {
-    'mcp.example': ['203.0.113.1'],
-    'id.example': ['203.0.113.2'],
+    'mcp.example': ['93.184.216.1'],
+    'id.example': ['93.184.216.2'],
     'mcp.corp.example': ['10.0.0.1'],
     'id.corp.example': ['10.0.0.2'],
     'metadata.corp.example': ['169.254.169.254'],
     'six.corp.example': ['fd00::1'],
-    'both.example': ['203.0.113.3', '192.168.0.1'],
-    'nat64.example': ['64:ff9b::cb00:7101'],
+    'both.example': ['93.184.216.3', '192.168.0.1'],
+    'nat64.example': ['64:ff9b::5db8:d801'],
     'nat64.corp.example': ['64:ff9b::a00:1'],
   }
   /** `certified`: where there is a server with a certificate for its name. */

@@ -11,6 +11,7 @@
 
 import type { AuthorizationServer } from 'oauth4webapi'
 import { assertOptions, RondoError } from '../../errors.ts'
+import { isLoopback } from '../../lib/address.ts'
 import { orAbort } from '../../lib/clock.ts'
 import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
@@ -36,7 +37,7 @@ import {
   type StoredLogin,
   type TokenStore,
 } from './options.ts'
-import { type AuthFetch, createSafeFetch, isLoopback, oauthCode, unusable } from './safe-fetch.ts'
+import { type AuthFetch, createSafeFetch, oauthCode, unusable } from './safe-fetch.ts'
 
 const LOGIN_TIMEOUT_MS = 600_000
 /** A token is replaced this long before it expires. */

@@ -12,6 +12,7 @@
 import { AuthorizationResponseError, ResponseBodyError, WWWAuthenticateChallengeError } from 'oauth4webapi'
 import { RondoError } from '../../errors.ts'
 import { cleanText } from '../../form/clean-text.ts'
+import { isLoopback, isPublic } from '../../lib/address.ts'
 import { isRecord } from '../../lib/json.ts'
 
 /** The platform's `fetch`, or one with the same contract. */
@@ -107,7 +108,7 @@ export function checkUrl(
   }
   if (url.username !== '' || url.password !== '')
     throw unusable(`The URL of ${url.host} contains credentials`)
-  if (isPrivate(url.hostname) && !isPrivate(server.hostname) && !isNamed(url, trusted)) {
+  if (!isPublic(url.hostname) && isPublic(server.hostname) && !isNamed(url, trusted)) {
     throw unusable(`${server.host} names ${url.host}, a private address that only this machine may reach`)
   }
   return url
@@ -118,23 +119,6 @@ function isNamed({ host }: URL, trusted: string | undefined): boolean {
   return trusted !== undefined && URL.canParse(trusted) && new URL(trusted).host === host
 }
 
-/** An IPv4 address: URL parsers write every form of one as four numbers. A name may begin like one. */
-const V4 = /^\d+\.\d+\.\d+\.\d+$/
-
-export function isLoopback(host: string): boolean {
-  const named = host === 'localhost' || host.endsWith('.localhost') || host === '[::1]'
-  return named || (V4.test(host) && host.startsWith('127.'))
-}
-
-const PRIVATE_V4 =
-  /^(?:0|10|127|169\.254|192\.168|172\.(?:1[6-9]|2\d|3[01])|100\.(?:6[4-9]|[7-9]\d|1[01]\d|12[0-7]))\./
-const PRIVATE_V6 = /^\[(?:::1?\]|f[cd]|fe[89ab]|::ffff:|::\d|64:ff9b:)/
-
-function isPrivate(host: string): boolean {
-  const bare = host.replace(/\.$/, '')
-  return isLoopback(bare) || (V4.test(bare) && PRIVATE_V4.test(bare)) || PRIVATE_V6.test(bare)
-}
-
 /** Throws if the name stands for a private address, and the server may not name those. */
 async function checkAddress(
   url: URL,
@@ -142,7 +126,7 @@ async function checkAddress(
   network: Network,
   isInside: (network: Network) => Promise<boolean>,
 ): Promise<void> {
-  if (url.host === server.host || isPrivate(server.hostname) || isNamed(url, trusted)) return
+  if (url.host === server.host || !isPublic(server.hostname) || isNamed(url, trusted)) return
   const found = await privateAddressOf(network, url.hostname)
   if (found === undefined || (await isInside(network))) return
   throw unusable(
@@ -160,18 +144,7 @@ async function isOnPrivate(network: Network, server: URL): Promise<boolean> {
 /** The first private address of a name. A name that cannot be resolved here is left to the request, which may have a proxy. */
 async function privateAddressOf(network: Network, name: string): Promise<string | undefined> {
   const addresses = await network.lookup(name).catch(() => [])
-  return addresses.find((one) => isPrivate(toHost(one)))
-}
-
-/** An address as a URL has it. IPv4 addresses that a network translates to IPv6 (RFC 6052) count as what they are. */
-function toHost(address: string): string {
-  const [, high, low] = /^64:ff9b::([\da-f]{1,4}):([\da-f]{1,4})$/i.exec(address) ?? []
-  if (high === undefined || low === undefined) return address.includes(':') ? `[${address}]` : address
-  const bytes = [high, low].flatMap((text) => [
-    Number.parseInt(text, 16) >> 8,
-    Number.parseInt(text, 16) & 255,
-  ])
-  return bytes.join('.')
+  return addresses.find((one) => !isPublic(one))
 }
 
 function systemNetwork(): Network | undefined {

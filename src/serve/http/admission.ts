@@ -11,6 +11,7 @@
  */
 
 import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
+import { LOOPBACK_NAMES } from '../../lib/address.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
@@ -106,7 +107,6 @@ interface AllowList {
   namedOrigin(value: string): boolean
 }
 
-const LOOPBACK = ['localhost', '127.0.0.1', '[::1]']
 /** Listening on these says nothing about the names of a server. */
 const EVERY_ADDRESS = new Set(['0.0.0.0', '::'])
 const AUTHORITY = /^(\[[0-9a-f:.]+\]|[^[\]:/?#@\s,]+)(?::(\d{1,5}))?$/
@@ -115,7 +115,7 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)$/
 export function createAllowList(options: AllowListOptions, listenHost?: string): AllowList {
   assertNames('allowedHosts', options.allowedHosts, isHostEntry, HOST_ENTRY)
   assertNames('allowedOrigins', options.allowedOrigins, isOriginEntry, ORIGIN_ENTRY)
-  const hosts = entries([...LOOPBACK, ...(options.allowedHosts ?? [])])
+  const hosts = entries([...LOOPBACK_NAMES, ...(options.allowedHosts ?? [])])
   if (listenHost !== undefined && !EVERY_ADDRESS.has(listenHost)) hosts.add(bracketed(listenHost))
   const named = entries(options.allowedOrigins ?? [])
   const origins = new Set([...named, ...hosts])

@@ -20,6 +20,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { ObjectContext } from '@restatedev/restate-sdk'
 import { assertOptions, misuse, RondoError } from '../../errors.ts'
+import { isLoopback } from '../../lib/address.ts'
 import type { OwnerHandlers, ServiceNames, TaskHandlers, Wake } from './task-object.ts'
 
 export interface IngressOptions {
@@ -259,10 +260,6 @@ export function assertEndpoint(given: EndpointOptions): void {
     throw misuse(
       `The Restate engine needs Node 22 or later to run tasks, because its SDK does; this is Node ${process.versions.node}. Upgrade Node, or omit the option endpoint in processes that only create and follow tasks`,
     )
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || /^127(\.\d+){3}$/.test(host)
 }
 
 export function createEndpoint(
