@@ -205,7 +205,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     unwatched: !host.dev && host.tracer === undefined,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round),
-    onDeferError: (error) => logFault(round, error),
+    onAsideError: (error) => logFault(round, error),
   }
 }
 

@@ -27,6 +27,7 @@ import {
   type RunState,
   type RunTrace,
 } from './run-state.ts'
+import { createRunSignal, type RunSignal } from './signal.ts'
 import { createTurn } from './turn.ts'
 import { earliest, rest, type Sleeping, stopTimers } from './wait.ts'
 
@@ -62,8 +63,8 @@ export interface ReplayInput {
   publish?(questions: ReadonlyMap<string, OpenQuestion>, journal: Pick<Journal, 'reasks'>): Promise<void>
   /** Closes an offer that was published. Resolves when that is durable. */
   withdraw?(key: string): Promise<void>
-  /** A function passed to `ctx.defer` failed. */
-  onDeferError?(error: unknown): void
+  /** A function passed to `ctx.defer` or a listener of `ctx.signal` failed. */
+  onAsideError?(error: unknown): void
 }
 
 /** An event from outside for the hook of this key, or the answer to a question that was published. */
@@ -72,7 +73,7 @@ export type Arrival =
   | { readonly question: string; readonly digest: string; readonly answer: unknown }
 
 export async function replay(input: ReplayInput): Promise<RunReport> {
-  const signal = lazySignal(input.scene)
+  const signal = createRunSignal(input.scene.line, (error) => input.onAsideError?.(error))
   const deferred: Deferred[] = []
   const run = createRun(input, signal)
   keepSolicited(run)
@@ -85,7 +86,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   const ending = await run.turn.ending
   signal.abort()
   if (run.waits?.size || run.alarm) stopTimers(run)
-  if (deferred.length > 0) await runDeferred(run, deferred, input.onDeferError)
+  if (deferred.length > 0) await runDeferred(run, deferred, input.onAsideError)
   return {
     ending: bounded(ending, run),
     journal: run.record.toJournal(),
@@ -95,29 +96,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   }
 }
 
-/** An `AbortSignal` that costs nothing until it is read. */
-function lazySignal(scene: Scene): { get(): AbortSignal; abort(): void } {
-  let controller: AbortController | undefined
-  let stop: (() => void) | undefined
-  let over = false
-  return {
-    get() {
-      if (!controller) {
-        controller = new AbortController()
-        if (over || scene.line.closed) controller.abort()
-        else stop = scene.line.onClose(() => controller?.abort())
-      }
-      return controller.signal
-    },
-    abort() {
-      over = true
-      stop?.()
-      controller?.abort()
-    },
-  }
-}
-
-function createRun(input: ReplayInput, signal: ReturnType<typeof lazySignal>): RunState {
+function createRun(input: ReplayInput, signal: RunSignal): RunState {
   const past = input.journal.entries.length + (input.incoming.resumed ? 1 : 0)
   const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY, past }
   const mayMove = (): MoveReason | undefined => input.mayMove(tally.executed)

@@ -37,7 +37,7 @@ export async function verify(
     frozen: true,
     trace: input.trace?.reword && { called: () => {}, keyed: () => {}, reword: input.trace.reword },
     observed: undefined,
-    onDeferError: undefined,
+    onAsideError: undefined,
   })
   const difference = wasMoved(first.ending)
     ? compareOperations(first, { ...second, operations: second.operations.slice(0, first.operations.length) })

@@ -17,17 +17,19 @@ async function start(...args: string[]) {
   const child = fork(processFile('test/support/faulty-process.ts'), args, { execArgv: [], stdio: 'ignore' })
   children.push(child)
   const warnings: string[] = []
+  const faults: string[] = []
   const exited = new Promise<number | null>((resolve) => child.once('exit', resolve))
   const port = await new Promise<number>((resolve) => {
-    child.on('message', (message: { port?: number; warning?: string }) => {
+    child.on('message', (message: { port?: number; warning?: string; fault?: string }) => {
       if (message.port !== undefined) resolve(message.port)
       if (message.warning !== undefined) warnings.push(message.warning)
+      if (message.fault !== undefined) faults.push(message.fault)
     })
   })
   const server = { fetch: async (request: Request) => fetch(`http://127.0.0.1:${port}/mcp`, request) }
   const call = (name: string, more: object = {}) =>
     send(server, 'tools/call', { name, arguments: {}, ...more })
-  return { call, warnings, exited }
+  return { call, warnings, faults, exited }
 }
 
 /** Two questions are open; the client declines the second and leaves the first. */
@@ -63,6 +65,15 @@ describe('R11 a response to a question that the author has not awaited yet', () 
     await declineSecond(server, 'theirs')
     expect(await server.call('hello')).toHaveProperty('result')
     await expect.poll(() => server.warnings).toEqual([expect.stringContaining('await every promise')])
+  })
+
+  it('a listener of ctx.signal that throws is logged, and the server keeps serving', async () => {
+    const server = await start('unguarded')
+    expect((await server.call('listener')).result).toMatchObject({ resultType: 'input_required' })
+    expect(await server.call('hello')).toHaveProperty('result')
+    await expect
+      .poll(() => [...server.faults].sort())
+      .toEqual(['Error: rejected by a listener', 'Error: thrown by a listener', 'Error: thrown by onabort'])
   })
 
   it('control: ends the process if nothing listens for unhandled rejections', async () => {

@@ -7,7 +7,10 @@ const server = createServer({
   name: 'faulty',
   version: '1',
   keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
-  log: (event) => void (event.event === 'warning' && process.send?.({ warning: event.message })),
+  log(event) {
+    if (event.event === 'warning') process.send?.({ warning: event.message })
+    if (event.event === 'fault') process.send?.({ fault: String(event.error) })
+  },
 })
 
 server.tool('ours', {}, async (_args, ctx) => {
@@ -27,6 +30,18 @@ server.tool('step', {}, async (_args, ctx) => {
   void ctx.step('audit', () => Promise.reject(new Error('no disk')))
   await ctx.step('other', () => 1)
   return 'done'
+})
+server.tool('listener', {}, async (_args, ctx) => {
+  ctx.signal.addEventListener('abort', () => {
+    throw new Error('thrown by a listener')
+  })
+  ctx.signal.addEventListener('abort', async () => {
+    throw new Error('rejected by a listener')
+  })
+  ctx.signal.onabort = () => {
+    throw new Error('thrown by onabort')
+  }
+  await ctx.ask('a', question)
 })
 server.tool('hello', {}, () => 'hello')
 

@@ -148,7 +148,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         },
         limits: { ...LIMITS, ...options.limits },
         mayMove,
-        onDeferError: (error) => void faults.push(error),
+        onAsideError: (error) => void faults.push(error),
       }
       const first = await replay(input)
       const report = options.dev ? await verify(input, first) : first
