@@ -249,9 +249,11 @@ function concludeFailure(
  */
 function movePolicy(host: FlowHost, line: Line, moves: number): (executed: number) => MoveReason | undefined {
   const began = host.platform.now()
+  // Entrances of ours refuse calls from then on. In a mount such a call has come back to this process, and is not sent away again.
+  const cameLate = host.draining
   return (executed) => {
     // A client that has disconnected gets no result: start nothing new for it.
-    if (host.draining || line.closed) return 'drain'
+    if ((host.draining && !cameLate) || line.closed) return 'drain'
     if (executed === 0 || moves >= host.limits.maxMoves) return undefined
     if (host.platform.now() - began >= host.maxRoundMs) return 'time'
     return host.overloaded() ? 'shed' : undefined

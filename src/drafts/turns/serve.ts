@@ -148,6 +148,7 @@ async function serveDrafts(options: PostOptions, turns: TurnsService, posted: Po
   const decoded = options.sessions ? given : withoutLevel(given)
   if (decoded.kind === 'answer') return takeAnswer(served, decoded)
   if (decoded.kind === 'refused' && decoded.id === null) throw decoded.error
+  if (decoded.kind !== 'notification') assertServing(options)
   const { protocolVersion } = session.facts
   const why = unaskable(options.older.codecs.session(protocolVersion), headers)
   const begin = takesTurns(session.facts.capabilities)
@@ -222,6 +223,7 @@ async function resume(
   { options, turns, session, posted, peer }: Served,
   answers: TurnAnswers,
 ): Promise<void> {
+  assertServing(options)
   const { older, inFlight, stream, access } = options
   const { principal, headers, outlet } = posted
   const { protocolVersion, capabilities } = session.facts
@@ -292,6 +294,11 @@ function responseOf(
 ): string {
   if (id !== null) return encodeReply(id, reply, version)
   return encodeError(null, reply.kind === 'error' ? reply.error : new RondoError('SERVER_INTERNAL'))
+}
+
+/** Throws while this instance drains: the client brings its state, and is served elsewhere. */
+function assertServing({ service }: PostOptions): void {
+  if (service.state.draining) throw new RondoError('SERVER_DRAINING')
 }
 
 /** True if the message begins a session that is sealed into its id, or belongs to one. */

@@ -13,7 +13,6 @@
 import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
 import { LOOPBACK_NAMES } from '../../lib/address.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { isTurnsSession } from '../../seal/session-id.ts'
 import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
 
 export interface AdmissionOptions extends AllowListOptions {
@@ -44,7 +43,7 @@ export function createAdmission(
   sessions = false,
   onRefused: (code: ErrorCode, status: number) => void = () => {},
 ): Admission {
-  const wait = { 'Retry-After': String(options.retryAfterSeconds ?? 1) }
+  const wait = retryLater(options)
   const logged = (code: ErrorCode): HttpResponse => {
     const response = refusal(new RondoError(code))
     onRefused(code, response.status)
@@ -61,11 +60,16 @@ export function createAdmission(
     }
     if (method !== 'POST') return undefined
     // Responses to open questions are still accepted; new calls of a session are refused one by one.
-    if (state.draining && !(sessions && isOfMemory(headers['mcp-session-id'])))
+    if (state.draining && !(sessions && headers['mcp-session-id'] !== undefined))
       return refusal(new RondoError('SERVER_DRAINING'), null, wait)
     if (!isJson(headers['content-type'])) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
+}
+
+/** The headers of a refusal while this instance drains. */
+export function retryLater({ retryAfterSeconds = 1 }: AdmissionOptions): HttpHeaders {
+  return { 'Retry-After': String(retryAfterSeconds) }
 }
 
 /** Node shows only one of them, and a proxy may have checked the other (RFC 9112, 3.2). */
@@ -75,11 +79,6 @@ function hasTwoHosts(raw: readonly string[]): boolean {
     if (raw[i]?.length === 4 && raw[i]?.toLowerCase() === 'host') hosts += 1
   }
   return hosts > 1
-}
-
-/** True for a session whose questions may be waited for in this process; a client of the drafts brings its state, and is served elsewhere. */
-function isOfMemory(session: string | undefined): boolean {
-  return session !== undefined && !isTurnsSession(session)
 }
 
 function isOfSession(method: string | undefined, headers: RequestHeaders): boolean {

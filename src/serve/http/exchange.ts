@@ -25,6 +25,7 @@ import {
   createAdmission,
   createAllowList,
   createCrossOrigin,
+  retryLater,
 } from './admission.ts'
 import {
   type Access,
@@ -35,7 +36,14 @@ import {
   type Identified,
   metadataResponse,
 } from './authenticate.ts'
-import { HttpLine, type HttpResponse, type Outlet, refusal, type StreamOptions } from './line.ts'
+import {
+  type HttpHeaders,
+  HttpLine,
+  type HttpResponse,
+  type Outlet,
+  refusal,
+  type StreamOptions,
+} from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 
 /** One request, as an entrance passes it on. */
@@ -98,7 +106,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
   const access = createAccess(service, authenticate)
   const asksEverybody = (resource?.scopes.length ?? 0) > 0
-  const context = { service, inFlight, stream, shareOf, access, onError }
+  const context = { service, inFlight, stream, shareOf, access, whenDraining: retryLater(options), onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
   function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
@@ -185,6 +193,8 @@ export interface CallContext {
   readonly stream: StreamOptions
   readonly shareOf: ShareOf
   readonly access: Access
+  /** The headers of a refusal while this instance drains. */
+  readonly whenDraining: HttpHeaders
   readonly onError: (error: unknown) => void
 }
 

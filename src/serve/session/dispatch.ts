@@ -140,13 +140,15 @@ function dispatchCall(
     const send = line.closed ? undefined : toSending(ending)
     session.finish(call.id, line)
     stopListening()
-    send?.()
+    const sending = send?.()
     // After the response: before it the client does not know the id.
     if (ending.kind === 'task_created' || ending.kind === 'task')
       context.older.notifyOfTask(session, ending.task, call, principal)
-    context.inFlight.leave(active)
+    // A server that stops waits for the response, also while it is being stored.
+    if (sending) sending.finally(() => context.inFlight.leave(active)).catch(context.onError)
+    else context.inFlight.leave(active)
   }
-  const toSending = (ending: CallEnding): (() => void) => {
+  const toSending = (ending: CallEnding): (() => Promise<void> | void) => {
     if (ending.kind === 'taken') return () => path.respond(undefined)
     if (ending.kind === 'events') return () => path.endWith?.(ending.events)
     const json = encodeReply(call.id, ending)
@@ -156,7 +158,7 @@ function dispatchCall(
       context.onError(error)
       return true
     })
-    return () => void settling.then((isOurs) => path.respond(isOurs ? json : undefined))
+    return () => settling.then((isOurs) => path.respond(isOurs ? json : undefined))
   }
   const answer = async (): Promise<CallEnding> => {
     if (call.kind !== 'flow' || !context.begin)

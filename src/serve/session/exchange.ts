@@ -22,6 +22,7 @@ import type { WatchedCall } from '../heartbeat.ts'
 import type { Access } from '../http/authenticate.ts'
 import type { CallContext } from '../http/exchange.ts'
 import {
+  type HttpHeaders,
   type HttpResponse,
   JSON_HEADERS,
   type Outlet,
@@ -48,7 +49,7 @@ function createSessionExchange(options: PostOptions): SessionExchange {
   const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void | Promise<void>): void => {
     const refuse = (error: RondoError): void => {
       if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
-      outlet.fail(refusal(error, id))
+      outlet.fail(refusal(error, id, error.code === 'SERVER_DRAINING' ? options.whenDraining : undefined))
     }
     try {
       const serving = serve()
@@ -140,6 +141,7 @@ export interface PostOptions {
   readonly service: Pick<Service, 'state' | 'onRefused'>
   readonly shareOf: ShareOf
   readonly access: Access
+  readonly whenDraining?: HttpHeaders
   onError(error: unknown): void
 }
 

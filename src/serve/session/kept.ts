@@ -249,10 +249,12 @@ export function createKeptCalls(
         },
         async settle(json) {
           held.delete(stream)
-          const outcome = await change((record) => ({
+          const storing = change((record) => ({
             value: { ...record, response: json, claims: undefined, questions: [], answers: {} },
             ttlMs: Math.max(session.resumeMs, host.leaseMs),
           }))
+          later(storing.catch(() => {}))
+          const outcome = await storing
           if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
           return outcome !== 'unchanged'
         },

@@ -379,6 +379,8 @@ export class SessionLine implements AskingLine {
       this.#keeper?.release()
       return this.leave()
     }
+    // The handler runs on for longer than the server waits: another instance continues the call when its lease has run out.
+    if (this.#isKept && this.#waiting === undefined && this.#resting === undefined) return this.leave()
     this.refuse(error)
     this.#resting?.refuse(error)
   }
