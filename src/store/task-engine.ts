@@ -121,6 +121,8 @@ export type TaskTurnOutcome =
       readonly inputs: ReadonlyMap<string, Sealed>
       readonly close?: readonly SlotName[]
       readonly wakeAt?: number
+      /** The task expires no earlier than this. */
+      readonly liveUntil?: number
       /** When inputs stop taking answers, by key. */
       readonly until?: ReadonlyMap<string, number>
     }

@@ -169,9 +169,9 @@ export interface WorkerTasks {
   publish(fence: Fence, slots: readonly InputSlot[]): Promise<readonly InputSlot[] | undefined>
   /**
    * Releases the task until an answer wakes it, or until `wakeAt` (ms since the Unix epoch, by the store's clock). It is due
-   * at once if an answer arrived that `slots` does not have.
+   * at once if an answer arrived that `slots` does not have. A task that would expire before `liveUntil` expires then instead.
    */
-  park(fence: Fence, slots: readonly InputSlot[], wakeAt?: number): Promise<boolean>
+  park(fence: Fence, slots: readonly InputSlot[], wakeAt?: number, liveUntil?: number): Promise<boolean>
   /** Ends the task and deletes what only its turns needed. */
   settle(fence: Fence, ending: TaskEnding): Promise<boolean>
   /** Releases the task, which is due again after `delayMs`. `failed` counts one more failure. */

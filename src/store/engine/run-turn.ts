@@ -148,7 +148,7 @@ function prepareOutcome(
   const next = closeSlots(openSlots(slots, outcome.inputs, undefined, outcome.until), outcome.close ?? [])
   if (outcome.wakeAt === undefined && !next.some((slot) => slot.kind === 'open'))
     throw misuse('A task cannot wait for nothing: park it with at least one input request, or a time')
-  return () => store.park(fence, next, outcome.wakeAt)
+  return () => store.park(fence, next, outcome.wakeAt, outcome.liveUntil)
 }
 
 /** If the store cannot be reached, the lease runs out and the next worker counts the failure. */

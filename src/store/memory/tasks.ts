@@ -35,7 +35,7 @@ export interface TaskRow {
   readonly pollMs: number
   readonly createdAt: number
   updatedAt: number
-  readonly expiresAt: number
+  expiresAt: number
   known: boolean
   revision: number
   epoch: number
@@ -205,11 +205,12 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       table.show(row)
       return slots
     },
-    async park(fence, given, wakeAt) {
+    async park(fence, given, wakeAt, liveUntil = 0) {
       const row = table.fenced(fence)
       if (row === undefined) return false
       const { slots, news } = mergeSlots(row.slots, given)
-      Object.assign(row, { status: waitingStatus(slots), slots, failures: 0 })
+      const expiresAt = Math.max(row.expiresAt, liveUntil)
+      Object.assign(row, { status: waitingStatus(slots), slots, failures: 0, expiresAt })
       table.rest(row, news ? table.now() : wakeAt)
       table.show(row)
       return true

@@ -176,8 +176,8 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       if (merged) publish({ kind: 'changed', id: fence.id })
       return merged?.slots
     },
-    async park(fence, given, wakeAt) {
-      const merged = await writeSlots('park', fence, given, (news) => [news, wakeAt ?? null])
+    async park(fence, given, wakeAt, liveUntil = 0) {
+      const merged = await writeSlots('park', fence, given, (news) => [news, wakeAt ?? null, liveUntil])
       if (!merged) return false
       keepParked(fence, merged)
       publish({ kind: 'changed', id: fence.id })
@@ -256,10 +256,18 @@ function createQueries(schema: string) {
       ' AND t.revision = q.revision',
     ),
     park: fenced(
-      { revision: 'integer', inputs: 'text', status: 'text', news: 'boolean', wake_at: 'bigint' },
+      {
+        revision: 'integer',
+        inputs: 'text',
+        status: 'text',
+        news: 'boolean',
+        wake_at: 'bigint',
+        live_until: 'bigint',
+      },
       {
         set: `inputs = q.inputs, status = q.status, ${shown}, worker = NULL, failures = 0,
-          due_at = CASE WHEN q.news THEN ${nowAt('$1')} ELSE q.wake_at END`,
+          due_at = CASE WHEN q.news THEN ${nowAt('$1')} ELSE q.wake_at END,
+          expires_at = greatest(t.expires_at, q.live_until)`,
       },
       ' AND t.revision = q.revision',
     ),

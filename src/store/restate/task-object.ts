@@ -105,7 +105,13 @@ export interface TaskCalls {
   append(input: Fenced & { readonly from: number; readonly entries: readonly Sealed[] }): boolean
   status(input: Fenced & { readonly message: Sealed }): boolean
   publish(input: Fenced & { readonly slots: readonly InputSlot[] }): readonly InputSlot[] | null
-  park(input: Fenced & { readonly slots: readonly InputSlot[]; readonly wakeAt?: number }): boolean
+  park(
+    input: Fenced & {
+      readonly slots: readonly InputSlot[]
+      readonly wakeAt?: number
+      readonly liveUntil?: number
+    },
+  ): boolean
   settle(input: Fenced & { readonly ending: TaskEnding }): boolean
   release(input: Fenced & { readonly delayMs: number; readonly failed: boolean }): boolean
   hold(input: Fenced): boolean
@@ -226,6 +232,9 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
     ctx.set(SUMMARY, { ...toSummary({ ...rest, journal: [] }), dueAt, entries: kept.entries })
   }
 
+  const expireAt = (ctx: ObjectContext, now: number, at: number): void =>
+    sendAt(ctx, { service: names.task, method: 'expire', key: ctx.key }, { at }, at - now)
+
   const checkIn = (ctx: ObjectContext, at: number, ms: number): void =>
     sendAt(ctx, { service: names.task, method: 'check', key: ctx.key }, { at: at + ms }, ms)
 
@@ -241,8 +250,7 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
       if (creation.kind !== 'created') return { kind: 'conflict' }
       if (stored === null) {
         if (task.journal && task.journal.length > 0) ctx.set(pieceKey(0), task.journal)
-        const expire = { service: names.task, method: 'expire', key: ctx.key }
-        sendAt(ctx, expire, { at: at + task.ttlMs }, task.ttlMs)
+        expireAt(ctx, at, at + task.ttlMs)
       }
       return { kind: 'created', view: encodeView(creation.view) }
     },
@@ -324,8 +332,17 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
       change(ctx, at, ({ tasks }) => tasks.status({ id: ctx.key, epoch }, message)),
     publish: async (ctx, { at, epoch, slots }) =>
       (await change(ctx, at, ({ tasks }) => tasks.publish({ id: ctx.key, epoch }, slots))) ?? null,
-    park: (ctx, { at, epoch, slots, wakeAt }) =>
-      change(ctx, at, ({ tasks }) => tasks.park({ id: ctx.key, epoch }, slots, wakeAt)),
+    park: (ctx, { at, epoch, slots, wakeAt, liveUntil }) =>
+      change(ctx, at, async ({ table, tasks }) => {
+        const { id, owner, createdAt, expiresAt: before = 0 } = table.live(ctx.key) ?? {}
+        const parked = await tasks.park({ id: ctx.key, epoch }, slots, wakeAt, liveUntil)
+        const expiresAt = table.live(ctx.key)?.expiresAt ?? 0
+        if (parked && owner && expiresAt > before) {
+          forOwner(ctx, owner, 'admit', { id, at: createdAt, expiresAt, limit: null })
+          expireAt(ctx, at, expiresAt)
+        }
+        return parked
+      }),
     settle: (ctx, { at, epoch, ending }) =>
       change(ctx, at, ({ tasks }) => tasks.settle({ id: ctx.key, epoch }, ending)),
     release: (ctx, { at, epoch, delayMs, failed }) =>
@@ -356,7 +373,7 @@ async function readJournal(ctx: ObjectContext): Promise<readonly Sealed[]> {
 
 /** The calls that the object of an owner takes. */
 export interface OwnerCalls {
-  /** `again`: it was admitted before; `full`: the owner has too many unfinished tasks. */
+  /** `again`: it was admitted before, and lives longer now if there is no limit; `full`: the owner has too many unfinished tasks. */
   admit(
     input: Timed & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },
   ): 'new' | 'again' | 'full'
@@ -385,7 +402,11 @@ export function createOwnerObject(): OwnerHandlers {
   return {
     async admit(ctx, { at, id, expiresAt, limit }) {
       const open = await readOpen(ctx)
-      if (id in open) return 'again'
+      const [admittedAt, until] = open[id] ?? []
+      if (admittedAt !== undefined) {
+        if (limit === null && expiresAt !== until) ctx.set(OPEN, { ...open, [id]: [admittedAt, expiresAt] })
+        return 'again'
+      }
       const others = Object.entries(open).filter(([, [, until]]) => until > at)
       if (limit !== null && others.length >= limit) return 'full'
       ctx.set(OPEN, Object.fromEntries([...others, [id, [at, expiresAt]]]))

@@ -72,13 +72,13 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
       if (slots) publish({ kind: 'changed', id: fence.id })
       return slots
     },
-    async park(fence, given, wakeAt) {
+    async park(fence, given, wakeAt, liveUntil = 0) {
       const merged = await queue.write(() => {
         const found = merge(fence, given)
         if (!found) return undefined
         const { slots, news } = found
         const due = news ? now() : (wakeAt ?? null)
-        sql.park.run(encodeSlots(slots), waitingStatus(slots), due, now(), ...guard(fence))
+        sql.park.run(encodeSlots(slots), waitingStatus(slots), due, liveUntil, now(), ...guard(fence))
         return found
       })
       if (!merged) return false
@@ -147,7 +147,7 @@ function createQueries({ sql }: SqliteDatabase) {
     publish: sql(
       `UPDATE task SET inputs = ?, status = ?, updated_at = ?, revision = revision + 1 WHERE ${FENCE}`,
     ),
-    park: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, updated_at = ?, revision = revision + 1,
+    park: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, expires_at = max(expires_at, ?), updated_at = ?, revision = revision + 1,
       worker = NULL, failures = 0 WHERE ${FENCE}`),
     settle:
       sql(`UPDATE task SET status = ?, outcome = ?, updated_at = ?, revision = revision + 1, worker = NULL,

@@ -144,6 +144,13 @@ const FAULTS: readonly Fault[] = [
     }),
   },
   {
+    name: 'lets a task expire before its wait is over',
+    caughtBy: 'G1 lives until the end of a wait that is longer than its life, and is claimed then',
+    weaken: (store) => ({
+      tasks: { park: (fence, slots, at) => store.tasks.park(fence, slots, at) },
+    }),
+  },
+  {
     name: 'announces nothing',
     caughtBy: 'report due tasks and visible changes',
     weaken: () => ({ tasks: { onHint: () => () => {} } }),

@@ -156,6 +156,15 @@ export function describeEngineContract(harness: EngineHarness): void {
     expect(await ended(engine, id)).toMatchObject({ status: 'completed', result: 'hello Ada' })
   })
 
+  it('G1 lets a task live for as long as it waits', async () => {
+    const engine = engineOn()
+    const liveUntil = Date.now() + 90 * 86_400_000
+    await serve(engine, async () => ({ kind: 'park', inputs: inputs('name'), liveUntil }))
+    const { id, expiresAt } = await engine.create(newTask())
+    expect(expiresAt).toBeLessThan(liveUntil)
+    expect(await waits(engine, id)).toMatchObject({ expiresAt: liveUntil })
+  })
+
   it('finishes tasks whose answers arrive as soon as the question is visible', async () => {
     const engine = engineOn()
     await serve(engine, greet)

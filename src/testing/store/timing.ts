@@ -45,6 +45,20 @@ export function describeTimeContract(harness: StoreHarness): void {
       expect(claims.flat()).toMatchObject([{ fence: { id: fence.id }, now: now(), task: { failures: 0 } }])
     })
 
+    it('G1 lives until the end of a wait that is longer than its life, and is claimed then', async () => {
+      const { fence, task } = await claimNew(store)
+      const due = task.expiresAt + HOUR
+      expect(await store.tasks.park(fence, [], due, due + HOUR)).toBe(true)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      now.pass(due - now())
+      const [lease] = await claim(other)
+      expect(lease).toMatchObject({ fence: { id: fence.id }, task: { expiresAt: due + HOUR } })
+      if (lease) expect(await other.tasks.park(lease.fence, [], due + 1, due)).toBe(true)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      now.pass(HOUR)
+      expect(await store.tasks.get(fence.id, alice)).toBeUndefined()
+    })
+
     it('G1 keeps the worker that parked it away', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.park(fence, [], now() + 1)
