@@ -6,8 +6,7 @@ export type Send = (letter: { text: string; reference: string; idempotencyKey: s
 
 /** Orders that wait three days for the payment, and remind the customer after the first. */
 export function patientShop(send: Send, options?: Partial<ServerOptions>) {
-  const tasks = { ttlMs: 7 * 86_400_000 }
-  const server = createServer({ name: 'shop', version: '1.0.0', tasks, ...options })
+  const server = createServer({ name: 'shop', version: '1.0.0', ...options })
   server.tool('order', { input: z.object({ item: z.string() }), task: 'always' }, async ({ item }, ctx) => {
     // #region limit
     const payment = await ctx.hook('payment', { schema: z.object({ cents: z.int() }), within: '3 days' })

@@ -44,9 +44,6 @@ export function travel(send: (to: string, text: string) => void, options?: Parti
 
 if (process.argv[1] === import.meta.filename) {
   const store = createSqliteStore({ file: 'travel.db' })
-  const { url } = await travel((_key, text) => console.log(text), {
-    store,
-    tasks: { ttlMs: 7 * 86_400_000 },
-  }).listen()
+  const { url } = await travel((_key, text) => console.log(text), { store }).listen()
   console.log(`Serving ${url}\nCall it: npx rondo call ${url} request_trip city=Oslo`)
 }

@@ -259,6 +259,8 @@ export interface TaskHost {
   readonly engine: TaskEngine
   /** How long a task lives from its creation on, unless its tool says otherwise. */
   readonly ttlMs: number
+  /** How long a task may live because it waits: for a time, or for something with a time limit. */
+  readonly maxTtlMs: number
   /** How often a client should poll, unless the tool says otherwise. */
   readonly pollMs: number
   /** Bytes of one sealed piece. */

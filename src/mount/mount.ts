@@ -139,6 +139,7 @@ export interface Rondo {
 
 const TASK_OPTIONS: Readonly<Record<keyof NonNullable<RondoOptions['tasks']>, true>> = {
   ttlMs: true,
+  maxTtlMs: true,
   pollMs: true,
   concurrency: true,
   tools: true,

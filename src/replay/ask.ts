@@ -40,6 +40,7 @@ import {
   fixDeadline,
   isOver,
   isTooLate,
+  outlivesTask,
 } from './wait.ts'
 
 type FoundAnswer = Found & { readonly entry: AskEntry }
@@ -182,6 +183,7 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const { kind, within, expire } = question
   const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within).due
   if (due !== undefined && isOver(run, due)) return expire(run.platform.now())
+  if (due !== undefined && outlivesTask(run, `The question "${key}" is open (within)`, due)) return
   if (run.listens) {
     const { answers, wakers } = arrivingOf(run)
     answers.delete(key)

@@ -28,7 +28,7 @@ import {
   type RunState,
   takeName,
 } from './run-state.ts'
-import { checkDuration, closeHookAt, fixDeadline, isOver } from './wait.ts'
+import { checkDuration, closeHookAt, fixDeadline, isOver, outlivesTask } from './wait.ts'
 import { copyJson, work } from './work.ts'
 
 /** Opens hooks, where that is possible: in a task. */
@@ -55,6 +55,10 @@ export async function openHook(
     within === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, within)
   const compiled = schema === undefined ? undefined : compileEvent(schema, run.limits)
   if (!hooks) return leaveFor(run, background, key)
+  if (limit !== undefined && !run.record.find(key)) {
+    const due = run.record.deadline(eventName(key)) ?? run.platform.now() + limit
+    if (outlivesTask(run, `The hook "${key}" is open (within)`, due)) return new Promise(() => {})
+  }
   const id = (await work(run, 'hook', key, async () => {
     const fixed = limit === undefined ? undefined : fixDeadline(run, eventName(key), (now) => now + limit)
     // The journal knows the deadline before the store does, so that both go by the same one after a crash.

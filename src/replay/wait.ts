@@ -31,7 +31,7 @@ export interface Sleeping {
   readonly inlineMs: number
   /** Whether a call with a longer sleep leaves its request, or why it cannot. */
   readonly beyond: 'leave' | string
-  /** When the flow ends at the latest: a sleep that ends later is refused. */
+  /** When the flow ends at the latest: a wait that ends later is refused. */
   readonly until?: number
   /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
   skip?(ms: number): void
@@ -112,7 +112,8 @@ function sleep(run: RunState, key: string, toDue: (now: number) => number): Prom
       sleeping.skip(left)
       return end(due)
     }
-    const refusal = whyNot(sleeping, key, due, left)
+    if (outlivesTask(run, `The tool sleeps ("${key}")`, due)) return
+    const refusal = whyNot(sleeping, key, left)
     if (refusal) return run.turn.refuse(refusal)
     if (!sleeping.parks && left > sleeping.inlineMs)
       return run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
@@ -120,21 +121,21 @@ function sleep(run: RunState, key: string, toDue: (now: number) => number): Prom
   })
 }
 
-function whyNot(
-  { parks, inlineMs, beyond, until = Number.POSITIVE_INFINITY }: Sleeping,
-  key: string,
-  due: number,
-  left: number,
-): RondoError | undefined {
-  const long = `The tool sleeps for ${describeDuration(left)} ("${key}")`
-  if (parks && due >= until)
-    return new RondoError('LIMIT_SLEEP', `${long}, but its task expires before that. ${LIVE_LONGER}`)
+function whyNot({ parks, inlineMs, beyond }: Sleeping, key: string, left: number): RondoError | undefined {
   if (parks || left <= inlineMs || beyond === 'leave') return undefined
-  const wait = `${long}, and a request waits for at most ${describeDuration(inlineMs)}.`
+  const wait = `The tool sleeps for ${describeDuration(left)} ("${key}"), and a request waits for at most ${describeDuration(inlineMs)}.`
   return new RondoError('LIMIT_SLEEP', `${wait} ${beyond}`)
 }
 
-const LIVE_LONGER = 'Let the task live longer: taskTtlMs of the tool, or tasks.ttlMs of the server.'
+/** Ends the run and returns true if the wait ends after its task: nobody would be there to notice. `what` begins the message. */
+export function outlivesTask(run: RunState, what: string, due: number): boolean {
+  const { until } = run.sleeping()
+  if (until === undefined || due < until) return false
+  const left = describeDuration(due - run.platform.now())
+  const detail = `${what} for ${left}, and no task of this server lives that long. Raise tasks.maxTtlMs, or wait for less.`
+  run.turn.refuse(new RondoError('LIMIT_SLEEP', detail))
+  return true
+}
 
 /** Opens a question that closes by itself; `end` is called when its time is up. */
 export function closeQuestionAt(run: RunState, key: string, due: number, end: (at: number) => void): void {

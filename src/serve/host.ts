@@ -215,10 +215,11 @@ function createTaskHost(
   { log, instance, observer, placeOf }: TaskReports,
 ): TaskHost | undefined {
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
+  assertTaskTimes({ ttl: ['tasks.maxTtlMs', tasks.maxTtlMs] })
   const tools = toToolTerms(tasks.tools)
   if (!store && tools) throw misuse('tasks: { tools: true } needs a store: createServer({ store, … })')
   if (!store) return undefined
-  const { ttlMs = DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
+  const { ttlMs = DAY_MS, maxTtlMs = 30 * DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
   // Counting costs a query, so it is done only for a listener.
   const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
   const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
@@ -234,6 +235,7 @@ function createTaskHost(
   return {
     engine: 'createEngine' in store ? store.createEngine(given) : createLeaseEngine(store, given),
     ttlMs,
+    maxTtlMs,
     pollMs,
     maxPieceBytes,
     tools,

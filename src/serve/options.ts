@@ -123,6 +123,11 @@ export interface ServerOptions
 export interface TaskOptions {
   /** How long a task lives after its creation, unless its tool says otherwise. Default: a day. */
   ttlMs?: number
+  /**
+   * How long a task may live because it sleeps, or because a question or hook of it is open for a limited time (`within`). It then
+   * lives for `ttlMs` from the end of that wait on. A longer wait fails at once. Default: 30 days.
+   */
+  maxTtlMs?: number
   /** How often clients should poll a task, unless its tool says otherwise. Default: a second. */
   pollMs?: number
   /** Tasks that this process runs at the same time; 0 leaves them to other processes. Default: 16. */
@@ -295,6 +300,7 @@ const SERVER_OPTIONS: Readonly<Record<keyof ServerOptions | 'every', true>> = {
 
 const TASK_OPTIONS: Readonly<Record<keyof TaskOptions, true>> = {
   ttlMs: true,
+  maxTtlMs: true,
   pollMs: true,
   concurrency: true,
   tools: true,

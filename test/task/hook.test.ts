@@ -237,7 +237,7 @@ describe('the id of a hook', () => {
     let now = Date.now()
     const shop = newShop()
     const store = createMemoryStore({ now: () => now })
-    const server = start(shop, { store, now: () => now, tasks: { ttlMs: 60_000 } })
+    const server = start(shop, { store, now: () => now, tasks: { ttlMs: 60_000, maxTtlMs: 60_000 } })
     await begin(server, 'any')
     const hook = await handedOut(shop)
     const at = hook.length - 20

@@ -1,6 +1,6 @@
 /** Tasks that sleep, and tasks whose questions close by themselves. */
 
-import { createServer, type Server } from 'rondo'
+import { type Context, createServer, type Server, type TaskOptions } from 'rondo'
 import { createBench, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -89,17 +89,6 @@ describe('a task that sleeps', () => {
     await made.advance('4 days')
     expect(await task.next()).toEqual({ kind: 'cancelled' })
     expect(made.effects).toEqual([])
-  })
-
-  it('G1 ends with advice if it would sleep longer than its task lives', async () => {
-    const made = bench((server) =>
-      server.tool('far', { task: 'auto', taskTtlMs: DAY }, (_args, ctx) => ctx.sleep('wait', '2 days')),
-    )
-    expect(await made.task('far').run()).toMatchObject({
-      kind: 'complete',
-      result: { isError: true },
-      text: expect.stringContaining('taskTtlMs'),
-    })
   })
 
   it('G1 a call that begins in rounds continues as a task', async () => {
@@ -196,5 +185,90 @@ describe('a question of a task with a time limit', () => {
     made.clock.now += 2 * DAY
     made.otherInstance()
     expect(await task.next({ second: { value: 'b' } })).toMatchObject({ text: 'accept,accept' })
+  })
+})
+
+describe('a task that waits for longer than it lives otherwise', () => {
+  /** What the handler waits for, and what the text of its result says after so many days. */
+  const WAITS: Readonly<Record<string, (ctx: Context, days: string) => Promise<string>>> = {
+    sleep: async (ctx, within) => ctx.sleep('wait', within).then(() => 'slept'),
+    hook: async (ctx, within) =>
+      (await ctx.hook('wait', { within })).received().catch(({ name }: Error) => name) as Promise<string>,
+    elicit: async (ctx, within) =>
+      (await ctx.elicit('wait', { message: 'Well?', schema: value, within })).action,
+    confirm: async (ctx, within) => String(await ctx.confirm('wait', 'Well?', { within })),
+  }
+  const ENDS = { sleep: 'slept', hook: 'EventExpired', elicit: 'expired', confirm: 'false' }
+  const kinds = Object.keys(ENDS) as (keyof typeof ENDS)[]
+
+  /** With the default lifetime of a day. */
+  function patient(tasks?: TaskOptions): TestBench {
+    return createBench((options) => {
+      const server = createServer({ name: 'patient', version: '1.0.0', ...options, tasks })
+      const input = z.object({ kind: z.string(), within: z.string() })
+      server.tool('wait', { input, task: 'auto' }, async ({ kind, within }, ctx) => {
+        const outcome = await WAITS[kind]?.(ctx, within)
+        return ctx.effect('tell', () => `${outcome}`)
+      })
+      return server
+    })
+  }
+
+  it.each(kinds)('G1 G2 G3 lives until its %s is over, and for its own time from then on', async (kind) => {
+    const made = patient()
+    const task = made.task('wait', { kind, within: '3 days' })
+    await task.next()
+    await made.advance(3 * DAY - 1)
+    expect((await task.next()).kind).toMatch(/sleeping|waiting|input_required/)
+    await made.advance(1)
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: ENDS[kind] })
+    await made.advance(DAY - 1)
+    expect(await task.next()).toMatchObject({ kind: 'complete' })
+    await made.advance(1)
+    expect(await task.next()).toMatchObject({ kind: 'error', message: 'Task not found' })
+  })
+
+  it.each(kinds)('G1 G2 G3 ends at once with advice if no task lives as long as its %s', async (kind) => {
+    for (const [tasks, within] of [
+      [{}, '30 days'],
+      [{ maxTtlMs: 2 * DAY }, '2 days'],
+    ] as const) {
+      const made = patient(tasks)
+      expect(await made.task('wait', { kind, within }).next()).toMatchObject({
+        kind: 'complete',
+        result: { isError: true },
+        text: expect.stringMatching(/"wait".* for (30|2) days.*tasks\.maxTtlMs/),
+      })
+    }
+  })
+
+  it('G1 lives no longer than the limit, even if its wait ends shortly before', async () => {
+    const made = patient({ maxTtlMs: 3 * DAY })
+    const task = made.task('wait', { kind: 'hook', within: '2 days 23 hours' })
+    await task.next()
+    await made.advance('2 days 23 hours')
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: 'EventExpired' })
+    await made.advance('1 hour')
+    expect(await task.next()).toMatchObject({ kind: 'error', message: 'Task not found' })
+  })
+
+  it('G3 takes the event of a hook that it opened before it slept, after more than its own time', async () => {
+    const ids: string[] = []
+    const made = createBench((options) => {
+      const server = createServer({ name: 'patient', version: '1.0.0', ...options })
+      server.tool('wait', { task: 'auto' }, async (_args, ctx) => {
+        const hook = await ctx.hook('paid')
+        await ctx.step('hand out', () => void ids.push(hook.id))
+        await ctx.sleep('nap', '4 days')
+        return String(await hook.received())
+      })
+      return server
+    })
+    const task = made.task('wait')
+    await task.next()
+    await made.advance('3 days')
+    expect(await made.server.deliver(ids[0] ?? '', 'paid')).toEqual({ kind: 'accepted' })
+    await made.advance('1 day')
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: 'paid' })
   })
 })

@@ -82,11 +82,12 @@ async function beginTask(
     brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }
+  const ttlMs = ttlOf(round, tasks)
   const view = await tasks.engine.create({
     id,
     owner,
-    head: sealPiece(host, { id, owner }, 'head', plan),
-    ttlMs: ttlOf(round, tasks),
+    head: sealPiece(host, { id, owner }, 'head', { ...plan, ttlMs } satisfies TaskPlan),
+    ttlMs,
     pollMs: target.task.pollMs ?? tasks.pollMs,
     // If this reply is lost, a call with a state is sent again with the same state, so its keys stay the same (R6).
     known: call.requestState !== undefined,

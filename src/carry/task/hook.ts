@@ -17,7 +17,7 @@ import { compilePlainSchema } from '../../tool/schema/judge.ts'
 import { describeProblems } from '../../tool/schema/schema.ts'
 import { findLongText } from '../../tool/schema/standard.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { openPiece, type PieceOf, sealPiece } from './journal.ts'
+import { endOfLife, openPiece, type PieceOf, sealPiece } from './journal.ts'
 
 /** What became of an event. */
 export type EventDelivery =
@@ -37,7 +37,7 @@ interface HookName {
   readonly task: string
   readonly principal: string
   readonly key: string
-  /** When the task expires, ms since the epoch. */
+  /** When the task expires at the latest, ms since the epoch. */
   readonly expires: number
 }
 
@@ -49,7 +49,7 @@ interface HookRequest {
 const PREFIX = 'h.'
 const MAX_ID = 4_096
 
-export function hooksOf(host: FlowHost, turn: TaskTurn): Hooks {
+export function hooksOf(host: FlowHost, tasks: TaskHost, turn: TaskTurn): Hooks {
   const { task } = turn
   return {
     async open(key, schema, until) {
@@ -60,7 +60,7 @@ export function hooksOf(host: FlowHost, turn: TaskTurn): Hooks {
         await turn.publish({ open: [{ key, role: 'hook', request, until }] })
       }
       const { principal } = task.owner
-      return sealId(host, { task: task.id, principal, key, expires: task.expiresAt })
+      return sealId(host, { task: task.id, principal, key, expires: endOfLife(tasks, task) })
     },
     close: (key) => turn.publish({ close: [{ key, role: 'hook' }] }),
   }

@@ -65,6 +65,8 @@ export interface TaskPlan {
   /** The round in which the flow became a task. */
   readonly round: number
   readonly toolVersion?: string
+  /** How long the task lives, unless it waits for longer. */
+  readonly ttlMs?: number
   /** Names of the spans of the flow's first round and of the one that began the task. */
   readonly spans?: Journal['spans']
   /** The epoch of the store in which the task began, for effects of single use. */
@@ -238,6 +240,11 @@ export type Piece =
 
 /** Whose piece it is. */
 export type PieceOf = Pick<TaskHead, 'id' | 'owner'>
+
+/** When a task ends at the latest, however long it waits. */
+export function endOfLife({ maxTtlMs }: TaskHost, { createdAt, expiresAt }: TaskHead): number {
+  return Math.max(createdAt + maxTtlMs, expiresAt)
+}
 
 export function ownerOf({ audience }: FlowHost, principal: Principal | undefined): TaskOwner {
   return { tenant: audience, principal: principalTag(principal) }

@@ -8,6 +8,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import type { Journal } from '../../journal/journal.ts'
 import type { Line } from '../../protocol/call.ts'
 import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
@@ -23,6 +24,7 @@ import { concludeRefused, logRound, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
+  endOfLife,
   type Folded,
   foldRecords,
   freshAnswers,
@@ -176,7 +178,15 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
     inputs,
     ([key, request]) => [key, sealPiece(host, turn.task, `input ${key}`, request)] as const,
   )
-  return { kind: 'park', inputs: new Map(sealed), until, close, wakeAt }
+  return { kind: 'park', inputs: new Map(sealed), until, close, wakeAt, liveUntil: liveUntil(run, journal) }
+}
+
+/** A task outlives everything that it waits for by its own lifetime, so that its result can be read. */
+function liveUntil(run: TaskRun, { deadlines = {} }: Pick<Journal, 'deadlines'>): number | undefined {
+  const { plan, target, tasks, turn } = run
+  const ttlMs = plan.ttlMs ?? target.task.ttlMs ?? tasks.ttlMs
+  const last = Math.max(...Object.values(deadlines))
+  return Number.isFinite(last) ? Math.min(last + ttlMs, endOfLife(tasks, turn.task)) : undefined
 }
 
 /** Records that this turn came to its end, so that the next one does not report the same status again. */
@@ -252,7 +262,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         spans,
       },
       asked: {},
-      flowExpires: task.expiresAt,
+      flowExpires: endOfLife(tasks, task),
       anchored: true,
       sealedVersion: toolVersion,
       askedAt: parked.at,
@@ -315,7 +325,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
       parks: true,
       inlineMs: 0,
       beyond: 'leave',
-      until: turn.task.expiresAt,
+      until: endOfLife(tasks, turn.task),
       skip: skipIn(run),
     }),
     persistDeadline: async (key, due) =>
@@ -325,7 +335,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
       ...input.scene,
       once,
       inputResponses,
-      hooks: hooksOf(host, turn),
+      hooks: hooksOf(host, tasks, turn),
       background: { ...run.status, possible: false },
     },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
