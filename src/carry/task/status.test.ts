@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { createHost } from '../../serve/host.ts'
+import type { InputSlot } from '../../store/input-slots.ts'
 import { createTaskId, type TaskTurn } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { openPiece } from './journal.ts'
-import { createStatusReporter, type KeptMessage } from './status.ts'
+import { type Folded, openPiece, type TaskRecord } from './journal.ts'
+import { createShown, createStatusReporter, type KeptMessage } from './status.ts'
 
 /** A turn whose messages are read back, and a timer that fires when the test says so. */
 async function start() {
@@ -32,7 +33,7 @@ async function start() {
     due?.()
     due = undefined
   }
-  return { status, written, fire }
+  return { status, written, fire, host, task }
 }
 
 describe('the reporter of a turn', () => {
@@ -72,5 +73,36 @@ describe('the reporter of a turn', () => {
     status.close()
     fire()
     expect(written).toEqual([])
+  })
+})
+
+describe('the record of a park', () => {
+  const asked = (key: string) => ({ key, digest: `digest of ${key}` })
+  const parkedWith = (...keys: string[]): Extract<TaskRecord, { parked: unknown }> => ({
+    parked: { asked: Object.fromEntries(keys.map((key) => [key, asked(key)])), reasks: {} },
+  })
+  const slots: InputSlot[] = [
+    { kind: 'open', key: 'stop', role: 'offer', request: 'sealed' },
+    { kind: 'closed', key: 'withdrawn', role: 'offer' },
+    { kind: 'answered', key: 'answered', role: 'offer', answer: 'sealed' },
+    { kind: 'open', key: 'question', request: 'sealed' },
+    { kind: 'open', key: 'event', role: 'hook', request: 'sealed' },
+    { kind: 'open', key: 'unknown', role: 'offer', request: 'sealed' },
+  ]
+  const shownIn = async () => {
+    const { parked } = parkedWith('stop', 'withdrawn', 'answered', 'question', 'event')
+    const { host, task } = await start()
+    const turn = { task, slots: () => slots } as unknown as TaskTurn
+    return createShown(host, {} as TaskHost, turn, { parked } as Folded)
+  }
+
+  it('G5 names the offers that stay open beside its questions, and nothing else that was asked before', async () => {
+    const shown = await shownIn()
+    expect(shown.keepOffers(parkedWith('next'))).toEqual(parkedWith('stop', 'next'))
+  })
+
+  it('G5 is left alone if it is no park', async () => {
+    const record: TaskRecord = { rested: true }
+    expect((await shownIn()).keepOffers(record)).toBe(record)
   })
 })

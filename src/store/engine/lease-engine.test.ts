@@ -365,6 +365,45 @@ describe('ids and keys from outside', () => {
 })
 
 describe('a task that is due at a time', () => {
+  /** A store may leave out its hints. */
+  const onHint = () => () => {}
+
+  it('G1 is claimed then, long after the claim of the turn in which it parked', async () => {
+    const engine = engineOn({ pollMs: 60_000 }, broken({ onHint }))
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await clock.pass(1)
+    await engine.create(newTask())
+    await clock.pass(500)
+    held.end(0, { kind: 'park', inputs: inputs(), wakeAt: clock.now() + 1000 })
+    await clock.pass(950)
+    expect(held.turns).toHaveLength(1)
+    await clock.pass(100)
+    expect(held.turns).toHaveLength(2)
+  })
+
+  it('G1 is the only one whose park has the worker look for the next due task', async () => {
+    const { nextDueMs } = store.tasks
+    let looks = 0
+    const counted: Store['tasks']['nextDueMs'] = (ms) => {
+      looks += 1
+      return nextDueMs(ms)
+    }
+    const engine = engineOn({ pollMs: 60_000 }, broken({ onHint, nextDueMs: counted }))
+    const held = heldTurn()
+    await engine.serve(held.run)
+    for (let i = 0; i < 3; i++) await engine.create(newTask())
+    await clock.pass(500)
+    const before = looks
+    held.end(0, { kind: 'park', inputs: inputs('name') })
+    held.end(1, complete('done'))
+    await clock.pass(50)
+    expect(looks).toBe(before)
+    held.end(2, { kind: 'park', inputs: inputs(), wakeAt: clock.now() + 1000 })
+    await clock.pass(50)
+    expect(looks).toBe(before + 1)
+  })
+
   it('G1 is claimed then, although it parked while the next due task was being looked for', async () => {
     let stale = () => {}
     const early = new Promise<undefined>((resolve) => {
