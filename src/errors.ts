@@ -98,8 +98,13 @@ export const ERRORS = {
   LIMIT_JSON: {
     rpc: -32600,
     http: 400,
-    sentence: 'The JSON is nested too deeply or has too many keys',
+    sentence: 'The JSON is nested too deeply or takes too much memory',
     open: true,
+  },
+  LIMIT_IN_FLIGHT: {
+    rpc: -32000,
+    http: 429,
+    sentence: 'The server is working on too much at once. Try again later',
   },
 
   STORE_UNAVAILABLE: {

@@ -2,24 +2,23 @@
  * JSON as text and as values of unknown shape: guards a text before `JSON.parse` sees it, narrows what was parsed, and
  * writes the canonical text of a value.
  *
- * A text that passes the guard is bounded and means the same to every parser (T8, T9, T10): limited depth, number of keys
- * and length of strings; no duplicate key in an object, compared after escapes are resolved; no key `__proto__`,
- * `constructor` or `prototype`, however it is escaped. The scan follows only brackets, commas and strings, and `JSON.parse`
- * has the last word on syntax. It never throws and never recurses.
+ * A text that passes the guard is bounded and means the same to every parser (T8, T9, T10): limited depth and weight; no
+ * duplicate key in an object, compared after escapes are resolved; no key `__proto__`, however it is escaped, because an author
+ * may merge what was sent; no number that becomes infinite. Everything else that JSON allows passes. The scan follows only
+ * brackets, commas and strings, and `JSON.parse` has the last word on syntax. It never throws and never recurses.
+ *
+ * The weight of a text is roughly what its value takes in memory, in bytes, and rather more than less: `[{},{}]` weighs twenty
+ * times its length. It does not depend on texts before.
  */
 
 export interface JsonLimits {
   /** How deep arrays and objects may nest. */
   readonly depth: number
-  /** Keys of all objects together. */
-  readonly keys: number
-  /** UTF-16 units of one string, as written. */
-  readonly string: number
-  /** UTF-16 units of one key, as written. */
-  readonly key: number
+  /** The weight of the whole text. */
+  readonly weight: number
 }
 
-type JsonRefusal = 'syntax' | 'depth' | 'keys' | 'duplicate' | 'forbidden-key' | 'string'
+type JsonRefusal = 'syntax' | 'depth' | 'weight' | 'duplicate' | 'forbidden-key' | 'number'
 
 interface Refused {
   readonly kind: 'refused'
@@ -27,19 +26,35 @@ interface Refused {
   readonly detail: string
 }
 
-export type Guarded = { readonly kind: 'ok'; readonly value: unknown } | Refused
+export type Guarded = { readonly kind: 'ok'; readonly value: unknown; readonly weight: number } | Refused
 
-export const JSON_LIMITS: JsonLimits = { depth: 64, keys: 10_000, string: 1_048_576, key: 1_024 }
+/** Values that nest deeper than some thousand levels overflow the stack of whatever copies, checks or writes them. */
+export const JSON_LIMITS: JsonLimits = { depth: 512, weight: 16 * 1_048_576 }
+
+// Bytes that V8 needs, measured. A character takes two at most.
+const OF_CHARACTER = 2
+const OF_STRING = 16
+const OF_VALUE = 16
+const OF_ARRAY = 56
+const OF_OBJECT = 64
+/** A key where other objects of the text have the same keys up to this one, and share their hidden class. */
+const OF_KEY = 8
+/** Any other key. */
+const OF_NEW_KEY = 200
 
 const QUOTE = 34
 const COMMA = 44
+const ZERO = 48
+const NINE = 57
+const UPPER_E = 69
 const OPEN_ARRAY = 91
 const BACKSLASH = 92
 const CLOSE_ARRAY = 93
+const LOWER_E = 101
 const OPEN_OBJECT = 123
 const CLOSE_OBJECT = 125
 
-const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
+const FORBIDDEN = '__proto__'
 
 /** Objects with more keys than this keep them in a set; in smaller ones, keys are compared one by one. */
 const FEW_KEYS = 12
@@ -64,55 +79,97 @@ export function nestsDeeper(text: string, limit: number): boolean {
 
 export function parseGuarded(text: string, limits?: Partial<JsonLimits>): Guarded {
   const all = limits === undefined ? JSON_LIMITS : { ...JSON_LIMITS, ...limits }
-  const refusal = typeof text === 'string' ? scan(text, all) : NOT_JSON
-  if (refusal !== undefined) return refusal
+  const scanned = typeof text === 'string' ? scan(text, all) : NOT_JSON
+  if (scanned.kind === 'refused') return scanned
   try {
-    return { kind: 'ok', value: JSON.parse(text) }
+    const value: unknown = JSON.parse(text)
+    if (scanned.mayOverflow && hasInfinite(value)) return INFINITE
+    return { kind: 'ok', value, weight: scanned.weight }
   } catch {
     return NOT_JSON
   }
 }
 
-function scan(text: string, limits: JsonLimits): Refused | undefined {
-  open.begin(text)
-  const refusal = follow(text, limits)
-  open.end()
-  return refusal
+interface Scanned {
+  readonly kind: 'scanned'
+  readonly weight: number
+  /** True if a number of the text is so long, or has an exponent, that it may be infinite. */
+  readonly mayOverflow: boolean
 }
 
-function follow(text: string, limits: JsonLimits): Refused | undefined {
+function scan(text: string, limits: JsonLimits): Scanned | Refused {
+  open.begin(text)
+  const scanned = follow(text, limits)
+  open.end()
+  return scanned
+}
+
+function follow(text: string, limits: JsonLimits): Scanned | Refused {
   const length = text.length
   let keyIsNext = false
-  let keys = 0
+  let weight = OF_CHARACTER * length
+  let mayOverflow = false
+  /** Where the value that is being read begins, at the earliest. */
+  let start = 0
   for (let i = 0; i < length; i++) {
     const c = text.charCodeAt(i)
     // White space, digits and colons: most of what is outside strings.
-    if (c < QUOTE || (c > COMMA && c < OPEN_ARRAY)) continue
+    if (c < QUOTE || (c > COMMA && c < UPPER_E)) continue
     if (c === QUOTE) {
       const end = endOfString(text, i + 1)
       if (end < 0) return NOT_JSON
-      if (end - i - 1 > limits.string)
-        return refuse('string', `A string is longer than ${limits.string} characters`)
       if (keyIsNext) {
         keyIsNext = false
-        if (++keys > limits.keys) return refuse('keys', `The text has more than ${limits.keys} keys`)
-        if (end - i - 1 > limits.key) return refuse('string', `A key is longer than ${limits.key} characters`)
         const refusal = open.key(i, end)
         if (refusal !== undefined) return refusal
-      }
+      } else weight += OF_STRING
       i = end
+      start = end
     } else if (c === COMMA) {
       keyIsNext = open.inObject()
+      weight += OF_VALUE
+      if (i - start > LONG_NUMBER) mayOverflow = true
+      start = i
     } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
       keyIsNext = c === OPEN_OBJECT
+      weight += keyIsNext ? OF_OBJECT : OF_ARRAY
+      start = i
       if (open.push(keyIsNext) > limits.depth)
         return refuse('depth', `The text nests deeper than ${limits.depth} levels`)
     } else if (c === CLOSE_OBJECT || c === CLOSE_ARRAY) {
       open.pop()
       keyIsNext = false
-    }
+      if (i - start > LONG_NUMBER) mayOverflow = true
+      start = i
+    } else if ((c === LOWER_E || c === UPPER_E) && isDigit(text.charCodeAt(i - 1))) mayOverflow = true
   }
-  return undefined
+  weight += open.weight
+  if (weight > limits.weight) {
+    return refuse(
+      'weight',
+      `The text would take about ${weight} bytes of memory; ${limits.weight} are allowed`,
+    )
+  }
+  return { kind: 'scanned', weight, mayOverflow: mayOverflow || length - start > LONG_NUMBER }
+}
+
+/** Numbers with fewer characters and no exponent are finite. */
+const LONG_NUMBER = 300
+
+function isDigit(code: number): boolean {
+  return code >= ZERO && code <= NINE
+}
+
+/** True if a number in the value is infinite, as `1e999` is. Does not recurse. */
+function hasInfinite(root: unknown): boolean {
+  const open: unknown[] = [root]
+  while (open.length > 0) {
+    const value = open.pop()
+    if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) return true
+    if (typeof value !== 'object' || value === null) continue
+    for (const member of Object.values(value)) open.push(member)
+  }
+  return false
 }
 
 /**
@@ -126,6 +183,12 @@ class OpenContainers {
   #starts: number[] = []
   #sets: (Set<string> | undefined)[] = []
   #isObject: boolean[] = []
+  /** The keys of each open object up to now, as one hash: objects with the same keys in the same order share a hidden class. */
+  #shapes: number[] = []
+  /** Shapes that this text has, by their last digits. Marked with the number of the text, so that it need not be cleared. */
+  readonly #known = new Int32Array(KNOWN_SHAPES)
+  #texts = 0
+  #weight = 0
   #hasSets = false
   #text = ''
   #depth = 0
@@ -134,6 +197,8 @@ class OpenContainers {
 
   begin(text: string): void {
     this.#text = text
+    this.#texts = (this.#texts + 1) | 0
+    this.#weight = 0
     this.#depth = 0
     this.#start = 0
     this.#size = 0
@@ -149,6 +214,11 @@ class OpenContainers {
     }
   }
 
+  /** What the keys of the text weigh. */
+  get weight(): number {
+    return this.#weight
+  }
+
   inObject(): boolean {
     return this.#depth > 0 && this.#isObject[this.#depth - 1] === true
   }
@@ -158,6 +228,7 @@ class OpenContainers {
     this.#starts[this.#depth] = this.#start
     this.#sets[this.#depth] = undefined
     this.#isObject[this.#depth] = object
+    this.#shapes[this.#depth] = 0
     return ++this.#depth
   }
 
@@ -172,13 +243,27 @@ class OpenContainers {
     const text = this.#text
     let hash = hashKey(text, from + 1, to)
     const length = to - from - 1
-    if (hash === ESCAPED || length === 9 || length === 11) {
+    if (hash === ESCAPED || length === FORBIDDEN.length) {
       const key = readKey(text, from, to)
-      if (FORBIDDEN.has(key)) return refuse('forbidden-key', `The key "${key}" is not allowed`)
+      if (key === FORBIDDEN) return refuse('forbidden-key', `The key "${key}" is not allowed`)
       if (hash === ESCAPED) hash = hashKey(key.replaceAll('\\', '/'), 0, key.length)
     }
+    // Keys that are numbers are kept in a table of the object's own.
+    this.#weight += this.#isKnown(hash) && !isDigit(text.charCodeAt(from + 1)) ? OF_KEY : OF_NEW_KEY
     if (!this.#isRepeated(hash, from, to)) return undefined
     return refuse('duplicate', `The key ${show(readKey(text, from, to))} occurs twice in one object`)
+  }
+
+  /** True if another object of the text has the same keys up to this one. */
+  #isKnown(hash: number): boolean {
+    const level = this.#depth - 1
+    const shape = (Math.imul((this.#shapes[level] ?? 0) ^ hash, 0x9e3779b1) + hash) | 0
+    this.#shapes[level] = shape
+    const mark = shape ^ Math.imul(this.#texts, 0x85ebca6b)
+    const place = (shape ^ (shape >>> 15)) & (KNOWN_SHAPES - 1)
+    if (this.#known[place] === mark) return true
+    this.#known[place] = mark
+    return false
   }
 
   #isRepeated(hash: number, from: number, to: number): boolean {
@@ -199,6 +284,9 @@ class OpenContainers {
     return false
   }
 }
+
+/** A power of two. A text with more shapes is weighed as if some of them were new again. */
+const KNOWN_SHAPES = 1_024
 
 /** Texts with more keys than this on the stack do not keep it. */
 const MANY_KEYS = 1_024
@@ -248,6 +336,12 @@ function readKey(text: string, from: number, to: number): string {
 
 function refuse(reason: JsonRefusal, detail: string): Refused {
   return { kind: 'refused', reason, detail }
+}
+
+const INFINITE: Refused = {
+  kind: 'refused',
+  reason: 'number',
+  detail: 'A number is too large: it is infinite as a double',
 }
 
 const NOT_JSON: Refused = { kind: 'refused', reason: 'syntax', detail: 'The text is not valid JSON' }

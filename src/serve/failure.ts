@@ -70,6 +70,8 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   PEER_ORIGIN: 'The Origin header names a page that may not call: add its origin to allowedOrigins',
   PEER_UNAUTHENTICATED: 'The caller is not authenticated: the option authenticate refused it, or threw',
   PEER_FORBIDDEN: 'The caller is not permitted: the option authenticate refused it',
+  LIMIT_IN_FLIGHT:
+    'What is in flight weighs too much: maxWeightInFlight, maxWeightInFlightPerCaller, or addressHeader behind a proxy',
   LIMIT_TASKS: 'A caller has too many open tasks: tasks.maxOpen',
   LIMIT_SESSIONS:
     'There are too many sessions: sessions.maxSessions, maxSessionsPerPrincipal or maxSessionsPerAddress',

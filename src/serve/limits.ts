@@ -7,11 +7,15 @@
  * anonymous caller, to its address. All callers without a known address have one share. The address is that of the
  * connection; behind a proxy, that of the header that `addressHeader` names. Of a list the last entry counts, since the
  * nearest proxy wrote it; the others may be forged. An IPv6 address counts by its first 64 bits, which one caller has all of.
+ *
+ * What is in flight is limited by what it weighs, not by its number or length: bodies that are arriving, and messages whose
+ * calls run. What does not fit is refused, and the caller is told when to try again.
  */
 
 import type { Socket, Server as SocketServer } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { misuse } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
+import { JSON_LIMITS, type JsonLimits } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { RequestHeaders } from '../protocol/common/headers.ts'
 import { principalTag } from '../seal/state.ts'
@@ -92,6 +96,107 @@ function networkOf(address: string): string {
     tail === undefined ? [] : Array<string>(Math.max(0, 8 - before.length - after.length)).fill('0')
   const groups = [...before, ...zeros, ...after].slice(0, 4)
   return groups.map((group) => group.replace(/^0+(?=.)/, '').toLowerCase()).join(':')
+}
+
+/** What arrives or runs for one message, with its weight; see `lib/json.ts`. */
+export interface Load {
+  /** Counts this weight from now on. Returns false, and changes nothing, if there is no room for it. */
+  weigh(weight: number): boolean
+  /** Keeps the weight counted until the returned function is called. When nobody holds it any more, it is released. */
+  hold(): () => void
+}
+
+/** The weight of everything that is in flight (N2). */
+export interface Loads {
+  /** The limits of one message. */
+  readonly json: JsonLimits
+  open(share: string): Load
+  /** The refusal of what has no room. */
+  refusal(): RondoError
+  /** Weight that is counted now, in all. */
+  readonly weight: number
+}
+
+export interface WeightOptions {
+  /** How deep the JSON of a message may nest, 1000 at most. */
+  maxDepth?: number
+  /** What one message may weigh: roughly the bytes of memory that its JSON takes once it is parsed. */
+  maxMessageWeight?: number
+  /** What everything in flight may weigh: bodies that are arriving, and the messages of calls that run. */
+  maxWeightInFlight?: number
+  /** The same for one caller: an authenticated one, or an address. */
+  maxWeightInFlightPerCaller?: number
+}
+
+/** Deeper JSON would overflow the stack of some of what copies, checks or writes it. */
+const DEEPEST = 1_000
+
+/** Safe for a heap of 512 MB, although handlers and schemas copy what they receive. */
+const WEIGHTS: Readonly<Required<WeightOptions>> = {
+  maxDepth: JSON_LIMITS.depth,
+  maxMessageWeight: JSON_LIMITS.weight,
+  maxWeightInFlight: 128 * 1_048_576,
+  maxWeightInFlightPerCaller: 64 * 1_048_576,
+}
+
+/** Lighter messages are not counted one by one: the connection that brings one takes more memory than it does. */
+export const FREE_WEIGHT = 8_192
+
+export function createLoads(given: WeightOptions & { retryAfterSeconds?: number } = {}): Loads {
+  const limitOf = (name: keyof WeightOptions): number => {
+    const value = given[name] ?? WEIGHTS[name]
+    const max = name === 'maxDepth' ? DEEPEST : Number.POSITIVE_INFINITY
+    if (typeof value === 'number' && value >= 1 && value <= max) return value
+    throw misuse(`${name} must be a number of 1 or more${name === 'maxDepth' ? `, ${DEEPEST} at most` : ''}.`)
+  }
+  const json = { depth: limitOf('maxDepth'), weight: limitOf('maxMessageWeight') }
+  // A message that is allowed at all has room when nothing else is there.
+  const ofOne = Math.max(limitOf('maxWeightInFlightPerCaller'), json.weight)
+  const ofAll = Math.max(limitOf('maxWeightInFlight'), ofOne)
+  const { retryAfterSeconds = 1 } = given
+  const callers = new Map<string, number>()
+  let total = 0
+  const add = (share: string, weight: number): void => {
+    total += weight
+    const sum = (callers.get(share) ?? 0) + weight
+    if (sum > 0) callers.set(share, sum)
+    else callers.delete(share)
+  }
+  return {
+    json,
+    get weight() {
+      return total
+    },
+    refusal: () =>
+      new RondoError('LIMIT_IN_FLIGHT', undefined, {
+        data: { retryAfterMs: retryAfterSeconds * 1_000 },
+        headers: { 'Retry-After': String(retryAfterSeconds) },
+      }),
+    open(share) {
+      let counted = 0
+      let holders = 0
+      const weigh = (weight: number): boolean => {
+        const more = weight - counted
+        if (more > 0 && (total + more > ofAll || (callers.get(share) ?? 0) + more > ofOne)) return false
+        counted = weight
+        if (more !== 0) add(share, more)
+        return true
+      }
+      return {
+        weigh,
+        hold() {
+          holders += 1
+          let isHeld = true
+          return () => {
+            if (!isHeld) return
+            isHeld = false
+            holders -= 1
+            if (holders === 0) weigh(0)
+          }
+        },
+      }
+    },
+  }
 }
 
 /** Limits the connections of one address (T20), so that one machine cannot use up all of them. */

@@ -22,6 +22,7 @@ import type { AdmissionOptions } from './http/admission.ts'
 import type { Authenticate } from './http/authenticate.ts'
 import type { FetchOptions } from './http/fetch.ts'
 import type { ChangeBus } from './http/subscription.ts'
+import type { WeightOptions } from './limits.ts'
 import type { LogOptions } from './log.ts'
 import type { AttachDraft } from './session/older.ts'
 import type { SessionOptions } from './session/options.ts'
@@ -61,6 +62,7 @@ export interface HttpOptions extends AdmissionOptions {
 export interface ServerOptions
   extends Omit<HttpOptions, 'onError' | 'onRefused' | 'every' | 'stateless' | 'isolated'>,
     FetchOptions,
+    WeightOptions,
     LogOptions,
     DraftOptions {
   /** The server's name: shown by clients, and the default `audience`. */
@@ -269,6 +271,10 @@ const SERVER_OPTIONS: Readonly<Record<keyof ServerOptions | 'every', true>> = {
   every: true,
   name: true,
   version: true,
+  maxDepth: true,
+  maxMessageWeight: true,
+  maxWeightInFlight: true,
+  maxWeightInFlightPerCaller: true,
   title: true,
   instructions: true,
   keys: true,

@@ -32,6 +32,7 @@ import {
   type NodeHandlerOptions,
 } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
+import { createLoads } from './limits.ts'
 import { batchLogLines } from './log.ts'
 import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts'
 import { createService, type OpenService, type Service } from './service.ts'
@@ -88,6 +89,7 @@ function toService(
       sessions: options.sessions || {},
       attach: REVISIONS.attach(options),
     }),
+    loads: createLoads(options),
     slow: createSlowHandlers(host),
     onRefused: createRefusalLog(host.log, host.platform.now),
     ...stopping,

@@ -30,6 +30,7 @@ import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './f
 import type { SlowHandlers } from './heartbeat.ts'
 import type { Readiness } from './http/listen.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
+import type { Loads } from './limits.ts'
 import { complete, createCatalog } from './listing.ts'
 import type { Older } from './session/older.ts'
 
@@ -61,6 +62,8 @@ export interface Service {
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
+  /** What the messages in flight weigh. */
+  readonly loads?: Loads
   /** Logs slow handlers. */
   readonly slow?: SlowHandlers
   /** Whether this instance can take calls. */
@@ -90,6 +93,7 @@ type Given =
   | 'codecs'
   | 'changes'
   | 'older'
+  | 'loads'
   | 'slow'
   | 'readiness'
   | 'onRefused'
@@ -127,6 +131,7 @@ export function createService(options: ServiceOptions): OpenService {
     supportedVersions,
     namedVersions: namedVersions(codecs),
     older: options.older,
+    loads: options.loads,
     changes,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
     slow: options.slow,

@@ -11,6 +11,7 @@
 import type { FlowHost } from '../../carry/host.ts'
 import { unaskableReply } from '../../carry/report.ts'
 import { RondoError } from '../../errors.ts'
+import { isRecord } from '../../lib/json.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
@@ -193,8 +194,8 @@ function peerOf(
 
 /** The questions of a task are pushed; their responses find the task by a session or by their state. */
 function mayAsk(sessions: boolean, { capabilities }: PeerFacts, message: unknown): boolean {
-  const { method } = message as { readonly method?: unknown }
-  return method !== 'tasks/result' || sessions || echoesState(capabilities)
+  const isTask = isRecord(message) && message.method === 'tasks/result'
+  return !isTask || sessions || echoesState(capabilities)
 }
 
 async function takeAnswer(

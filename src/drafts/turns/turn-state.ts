@@ -15,7 +15,7 @@ import type { FlowHost, OpenedStored } from '../../carry/host.ts'
 import { toHandle } from '../../carry/migration.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord, isText } from '../../lib/json.ts'
-import { isRequestId } from '../../protocol/common/request.ts'
+import { isRequestId } from '../../protocol/common/request-id.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { type Claims, type ExpectedExtension, openState, type SealedState } from '../../seal/state.ts'
 import {

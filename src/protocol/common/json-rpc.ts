@@ -8,6 +8,7 @@ import type { RondoError } from '../../errors.ts'
 import { collectBytes } from '../../lib/collection.ts'
 import type { Call, FlowCall, Listing, RequestId } from '../call.ts'
 import type { WireError } from '../reply.ts'
+import { createIdReader, type IdReader } from './request-id.ts'
 
 // The keys of `_meta` that the specification reserves.
 export const PROTOCOL_VERSION = 'io.modelcontextprotocol/protocolVersion'
@@ -135,23 +136,27 @@ const NEWLINE = 0x0a
 export function createLineReader(
   maxBytes: number,
   onLine: (line: InputLine) => void,
+  onLong?: (id: RequestId | null) => void,
 ): (chunk: Buffer) => void {
   const parts = collectBytes()
-  let skipping = false
+  /** Reads what is skipped. */
+  let skipping: IdReader | undefined
 
   function keep(part: Buffer): void {
-    if (skipping) return
-    skipping = parts.size + part.length > maxBytes
-    if (!skipping) return parts.add(part)
-    parts.take()
-    onLine('too-long')
+    if (skipping !== undefined) return skipping.push(part)
+    if (parts.size + part.length <= maxBytes) return parts.add(part)
+    skipping = createIdReader()
+    skipping.push(parts.take())
+    skipping.push(part)
+    if (onLong === undefined) onLine('too-long')
   }
 
   function endLine(): void {
     const { buffer, byteOffset, byteLength } = parts.take()
     const skipped = skipping
-    skipping = false
-    if (!skipped) onLine(Buffer.from(buffer, byteOffset, byteLength))
+    skipping = undefined
+    if (skipped === undefined) onLine(Buffer.from(buffer, byteOffset, byteLength))
+    else onLong?.(skipped.id())
   }
 
   return (chunk) => {

@@ -28,6 +28,7 @@ import type {
 import { TASKS_EXTENSION } from '../reply.ts'
 import { type ClientCapabilities, type InputRequest, LOG_LEVELS, type LogLevel } from '../wire.ts'
 import { CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from './json-rpc.ts'
+import { isRequestId } from './request-id.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -44,10 +45,6 @@ export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
 export type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 const NO_ARGS: Params = Object.freeze({})
-
-export function isRequestId(value: unknown): value is RequestId {
-  return typeof value === 'string' || Number.isSafeInteger(value)
-}
 
 /** The id of a request, even if the rest of it is malformed. */
 export function idOf(message: unknown): RequestId | null {

@@ -25,7 +25,6 @@ import type { SessionMessage } from '../codec.ts'
 import {
   ANSWER_LIMITS,
   type AnswerLimits,
-  isRequestId,
   readAnswers,
   readComplete,
   readFlow,
@@ -33,6 +32,7 @@ import {
   readTarget,
   readTrace,
 } from '../common/request.ts'
+import { isRequestId } from '../common/request-id.ts'
 import { RELATED_TASK } from '../reply.ts'
 import { LOG_LEVELS } from '../wire.ts'
 

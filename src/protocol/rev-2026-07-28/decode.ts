@@ -27,7 +27,6 @@ import {
 } from '../common/json-rpc.ts'
 import {
   ANSWER_LIMITS,
-  isRequestId,
   readClientInfo,
   readComplete,
   readFlow,
@@ -41,6 +40,7 @@ import {
   readTrace,
   type TaskMethod,
 } from '../common/request.ts'
+import { isRequestId } from '../common/request-id.ts'
 import type { ClientCapabilities } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>

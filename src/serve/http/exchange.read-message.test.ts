@@ -59,7 +59,8 @@ describe('readMessage', () => {
           const { message } = callTool('echo')
           const params = JSON.stringify({ ...(message.params as object), [field]: { x: value } })
           const text = JSON.stringify({ ...message, params: 0 }).replace('"params":0', `"params":${params}`)
-          expect(readMessage(text.replace('"x":', `"${name}":`), undefined, service).kind).toBe('refused')
+          const { kind } = readMessage(text.replace('"x":', `"${name}":`), undefined, service)
+          if (name === '__proto__') expect(kind).toBe('refused')
         }
         expect(Object.getOwnPropertyNames(Object.prototype)).toHaveLength(before)
         expect(({} as Record<string, unknown>).x).toBeUndefined()
@@ -68,12 +69,9 @@ describe('readMessage', () => {
   })
 
   it.each([
-    ['T8 nested too deep', '['.repeat(65) + ']'.repeat(65), 'LIMIT_JSON'],
-    [
-      'T8 an object with too many keys',
-      JSON.stringify(Object.fromEntries(Array.from({ length: 10_001 }, (_, i) => [i, 0]))),
-      'LIMIT_JSON',
-    ],
+    ['T8 nested too deep', '['.repeat(513) + ']'.repeat(513), 'LIMIT_JSON'],
+    ['T8 too heavy', `[${'{},'.repeat(300_000)}{}]`, 'LIMIT_JSON'],
+    ['a number that no double can hold', '{"id":1,"method":"m","params":{"a":1e999}}', 'PEER_PARAMS'],
     ['T10 an object with a duplicate key', '{"id":1,"id":2}', 'PEER_REQUEST'],
     ['T9 an object with a forbidden key', '{"__proto__":{}}', 'PEER_REQUEST'],
     ['not JSON', '{', 'PEER_PARSE'],

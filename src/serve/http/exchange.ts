@@ -11,10 +11,11 @@ import { parseGuarded } from '../../lib/json.ts'
 import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
-import { claimedVersion } from '../../protocol/common/request.ts'
+import { claimedVersion, idOf } from '../../protocol/common/request.ts'
+import { readRequestId } from '../../protocol/common/request-id.ts'
 import { internalError, quietly } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
-import { createShares, NOBODY, type ShareOf } from '../limits.ts'
+import { createLoads, createShares, FREE_WEIGHT, type Load, NOBODY, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
 import { openOlder } from '../session/exchange.ts'
@@ -52,7 +53,11 @@ export interface HttpRequest {
   readonly headers: RequestHeaders
   readonly principal: Principal | undefined
   readonly outlet: Outlet
+  /** What the message weighs, unless it is light. */
+  readonly load?: Load
 }
+
+type Caller = Pick<HttpRequest, 'principal' | 'headers'>
 
 export interface Exchange {
   readonly admit: Admission
@@ -66,6 +71,10 @@ export interface Exchange {
     | undefined
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
+  /** Counts what arrives with a request. */
+  load(caller: Caller, connection?: Pick<Outlet, 'address'>): Load
+  /** The response to a request for which there is no room. */
+  busy(): HttpResponse
   serve(text: string, request: HttpRequest): void
   /** Serves a body that a middleware has parsed. */
   serveParsed(body: unknown, request: HttpRequest): void
@@ -105,14 +114,41 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     maxBacklog: options.maxBacklogBytes ?? 1_048_576,
   }
   const access = createAccess(service, authenticate)
+  const loads = service.loads ?? createLoads()
   const asksEverybody = (resource?.scopes.length ?? 0) > 0
   const context = { service, inFlight, stream, shareOf, access, whenDraining: retryLater(options), onError }
   const older = service.older && openOlder(service.older, options.stateless === true, context)
 
+  const loadOf = ({ principal, headers }: Caller, connection: Pick<Outlet, 'address'> = UNKNOWN): Load =>
+    loads.open(shareOf(principal, headers, connection))
+
+  function serve(request: HttpRequest, read: (weigh: Weigh) => RequestMessage | OlderMessage): void {
+    let load: Load | undefined
+    const decoded = read((weight) => {
+      if (weight <= FREE_WEIGHT) return undefined
+      load = loadOf(request, request.outlet)
+      return load.weigh(weight) ? undefined : busy()
+    })
+    const release = load?.hold()
+    try {
+      dispatch(decoded, load === undefined ? request : { ...request, load })
+    } finally {
+      release?.()
+    }
+  }
+
+  function busy(): RondoError {
+    const error = loads.refusal()
+    service.onRefused?.(error.code, error.http)
+    return error
+  }
+
   function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
     if (decoded.kind !== 'call' || !(asksEverybody || service.scoped)) return proceed(decoded, request)
     const { call } = decoded
+    const release = request.load?.hold()
     admitCall(access, call, request.principal, (error, allowed) => {
+      release?.()
       if (allowed) return proceed({ kind: 'call', call: allowed }, request)
       const known = error instanceof RondoError ? error : internalError(error, onError).error
       request.outlet.fail(refusal(known, call.id))
@@ -120,8 +156,9 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   function proceed(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    const { headers, principal, outlet } = request
-    if (decoded.kind === 'older') older?.exchange.post(decoded.message, headers, principal, outlet)
+    const { headers, principal, outlet, load } = request
+    if (decoded.kind === 'older')
+      older?.exchange.post({ message: decoded.message, headers, principal, outlet, load })
     else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
     else if (decoded.kind === 'notification') outlet.send(ACCEPTED)
     else if (decoded.call.kind === 'listen') {
@@ -157,11 +194,13 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     onError,
     identify: authenticate && createIdentify(authenticate, onHookError, onRefused),
     metadata: resource && ((method, url, headers) => metadataResponse(resource, method, url, headers)),
+    load: loadOf,
+    busy: () => refusal(busy()),
     serve(text, request) {
-      dispatch(readMessage(text, request.headers, service, older?.isOlder), request)
+      serve(request, (weigh) => readMessage(text, request.headers, service, older?.isOlder, weigh))
     },
     serveParsed(body, request) {
-      dispatch(readParsed(body, request.headers, service, older?.isOlder), request)
+      serve(request, (weigh) => readParsed(body, request.headers, service, older?.isOlder, weigh))
     },
     serveBare({ method, headers, principal, outlet }) {
       older?.exchange.bare(method, headers, principal, outlet)
@@ -200,9 +239,10 @@ export interface CallContext {
 
 function serveCall(
   call: Exclude<Call, ListenCall>,
-  { headers, principal, outlet }: HttpRequest,
+  { headers, principal, outlet, load }: HttpRequest,
   { service, inFlight, stream, onError }: CallContext,
 ): void {
+  const release = load?.hold()
   const active = { call, principal, line: new HttpLine(outlet, headers, stream) }
   const { requests, newest } = service.codecs
   const codec = requests.get(call.protocolVersion) ?? newest
@@ -210,6 +250,7 @@ function serveCall(
   settle(service, active, onError, (reply) => {
     active.line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))
     inFlight.leave(active)
+    release?.()
   })
 }
 
@@ -219,16 +260,22 @@ interface OlderMessage {
   readonly message: unknown
 }
 
+/** Takes the weight of a message into account. Returns why it cannot be served now, if so. */
+export type Weigh = (weight: number) => RondoError | undefined
+
 /** Parses the text of a body or of a line, behind the guard, and has its revision decode it. Never throws. */
 export function readMessage(
   text: string,
   headers: RequestHeaders | undefined,
   service: Service,
   isOlder?: IsOlder,
+  weigh?: Weigh,
 ): RequestMessage | OlderMessage {
-  const parsed = parseGuarded(text)
+  const parsed = parseGuarded(text, service.loads?.json)
   if (parsed.kind === 'ok') {
     const { value } = parsed
+    const error = weigh?.(parsed.weight)
+    if (error !== undefined) return { kind: 'refused', id: idOf(value), error }
     // A header that names a version of the new era settles it, as it does for most requests.
     const version = headers && versionHeader(headers)
     const isNew = version !== undefined && service.supportedVersions.includes(version)
@@ -236,7 +283,11 @@ export function readMessage(
     const { requests, newest } = service.codecs
     return (requests.get(claimedVersion(value)) ?? newest).decode(value, headers, service)
   }
-  return { kind: 'refused', id: null, error: new RondoError(codeOf(parsed.reason), parsed.detail) }
+  return {
+    kind: 'refused',
+    id: readRequestId(text),
+    error: new RondoError(CODES[parsed.reason], parsed.detail),
+  }
 }
 
 /** Reads a body that is parsed already. It passes the guard like any other, except that duplicate keys are lost by then. */
@@ -245,14 +296,18 @@ export function readParsed(body: unknown, ...rest: Rest<typeof readMessage>): Re
   try {
     text = JSON.stringify(body)
   } catch (cause) {
-    return { kind: 'refused', id: null, error: new RondoError('LIMIT_JSON', undefined, { cause }) }
+    return { kind: 'refused', id: idOf(body), error: new RondoError('LIMIT_JSON', undefined, { cause }) }
   }
   return readMessage(text ?? '', ...rest)
 }
 
 type Rest<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never
 
-function codeOf(reason: string): 'PEER_PARSE' | 'PEER_REQUEST' | 'LIMIT_JSON' {
-  if (reason === 'syntax') return 'PEER_PARSE'
-  return reason === 'duplicate' || reason === 'forbidden-key' ? 'PEER_REQUEST' : 'LIMIT_JSON'
-}
+const CODES = {
+  syntax: 'PEER_PARSE',
+  duplicate: 'PEER_REQUEST',
+  'forbidden-key': 'PEER_REQUEST',
+  number: 'PEER_PARAMS',
+  depth: 'LIMIT_JSON',
+  weight: 'LIMIT_JSON',
+} as const

@@ -7,7 +7,11 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { collectBytes } from '../../lib/collection.ts'
+import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
+import { readRequestId } from '../../protocol/common/request-id.ts'
+import { FREE_WEIGHT, type Load } from '../limits.ts'
 import type { Exchange } from './exchange.ts'
 import { type HttpHeaders, type HttpResponse, type Outlet, refusal } from './line.ts'
 
@@ -42,9 +46,10 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     if (method !== 'POST') {
       return through((outlet) => exchange.serveBare({ method, headers, principal, outlet }))
     }
-    const body = await readBody(request, limit)
-    if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY')))
-    if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail)))
+    const body = await readBody(request, limit, () => exchange.load({ headers, principal }))
+    if (body.kind === 'too-large') return toResponse(refusal(new RondoError('LIMIT_BODY'), body.id))
+    if (body.kind === 'no-room') return toResponse(exchange.busy())
+    if (body.kind === 'broken') return toResponse(refusal(new RondoError('PEER_PARSE', body.detail), body.id))
     return through((outlet) => exchange.serve(body.text, { method, headers, principal, outlet }))
   }
 
@@ -80,34 +85,55 @@ function toResponse({ status, headers, body }: HttpResponse): Response {
 
 type FetchBody =
   | { readonly kind: 'text'; readonly text: string }
-  | { readonly kind: 'too-large' }
-  | { readonly kind: 'broken'; readonly detail: string }
+  | { readonly kind: 'too-large'; readonly id: RequestId | null }
+  | { readonly kind: 'no-room' }
+  | { readonly kind: 'broken'; readonly detail: string; readonly id: RequestId | null }
 
-async function readBody(request: Request, limit: number): Promise<FetchBody> {
+async function readBody(request: Request, limit: number, openLoad: () => Load): Promise<FetchBody> {
   if (Number(request.headers.get('content-length') ?? 0) > limit) {
     await request.body?.cancel()
-    return { kind: 'too-large' }
+    return { kind: 'too-large', id: null }
   }
   if (request.body === null) return { kind: 'text', text: '' }
   const reader = request.body.getReader()
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-  let size = 0
-  let text = ''
+  const collected = collectBytes()
+  let load: Load | undefined
+  let release = (): void => {}
+  const hasRoom = (size: number): boolean => {
+    if (size <= FREE_WEIGHT) return true
+    if (load === undefined) {
+      load = openLoad()
+      release = load.hold()
+    }
+    // The block that collects the bytes may be twice as large.
+    return load.weigh(2 * size)
+  }
   try {
     for (;;) {
       const { done, value } = await reader.read()
-      if (done) return { kind: 'text', text: text + decoder.decode() }
-      size += value.byteLength
-      if (size > limit) {
+      if (done) return toText(collected.take())
+      const size = collected.size + value.byteLength
+      const isTooLarge = size > limit
+      if (!isTooLarge && hasRoom(size)) collected.add(value)
+      else {
         await reader.cancel()
-        return { kind: 'too-large' }
+        return isTooLarge ? { kind: 'too-large', id: readRequestId(collected.take()) } : { kind: 'no-room' }
       }
-      text += decoder.decode(value, { stream: true })
     }
-  } catch (error) {
-    const detail =
-      error instanceof TypeError ? 'The body is incomplete or not UTF-8' : 'The body is incomplete'
-    return { kind: 'broken', detail }
+  } catch {
+    return { kind: 'broken', detail: 'The body is incomplete', id: null }
+  } finally {
+    release()
+  }
+}
+
+const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
+
+function toText(bytes: Uint8Array): FetchBody {
+  try {
+    return { kind: 'text', text: decoder.decode(bytes) }
+  } catch {
+    return { kind: 'broken', detail: 'The body is not UTF-8', id: readRequestId(bytes) }
   }
 }
 

@@ -9,8 +9,12 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { assertOptions, RondoError } from '../../errors.ts'
+import { collectBytes } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
+import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
+import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
+import { FREE_WEIGHT, type Load } from '../limits.ts'
 import type { Identified } from './authenticate.ts'
 import type { Exchange, HttpRequest } from './exchange.ts'
 import { type HttpHeaders, type HttpResponse, JSON_HEADERS, type Outlet, refusal } from './line.ts'
@@ -30,8 +34,8 @@ export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void
 /** A framework may have read the body, and cut off the path at which it serves this handler. */
 type NodeRequest = IncomingMessage & { body?: unknown; originalUrl?: string }
 
-const NOT_UTF8 = refusal(new RondoError('PEER_PARSE', 'Not UTF-8'))
-const TOO_LARGE = refusal(new RondoError('LIMIT_BODY'))
+const NOT_UTF8 = new RondoError('PEER_PARSE', 'Not UTF-8')
+const TOO_LARGE = new RondoError('LIMIT_BODY')
 const ANONYMOUS: Identified = { kind: 'known', principal: undefined }
 
 /** The one catch around a request: its first, synchronous part and every continuation run inside it. */
@@ -69,11 +73,13 @@ export function createNodeHandler(
     const { body } = req
     const onBody = (collected: Body): void => {
       if (typeof collected === 'string') return exchange.serve(collected, request)
-      if (collected === TOO_LARGE) request.outlet.closeAfterwards()
-      request.outlet.send(collected)
+      const { error, id } = collected
+      if (error !== NOT_UTF8) request.outlet.closeAfterwards()
+      request.outlet.send(error === undefined ? exchange.busy() : refusal(error, id))
     }
-    if (body === undefined) collectBody(req, limit, guard(onBody))
-    else if (Buffer.isBuffer(body)) onBody(toText([body]))
+    const load = (): Load => exchange.load(request, request.outlet)
+    if (body === undefined) collectBody(req, limit, load, guard(onBody))
+    else if (Buffer.isBuffer(body)) onBody(toText(body))
     else if (typeof body === 'string') onBody(body)
     else exchange.serveParsed(body, request)
   }
@@ -113,47 +119,74 @@ function hasLongBody(req: IncomingMessage, limit: number): boolean {
   return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
 }
 
-/** The text of a body, or the response to one that cannot be read. */
-type Body = string | HttpResponse
+/** The text of a body, or why it cannot be read; without an error, because there is no room for it now. */
+type Body = string | { readonly error?: RondoError; readonly id: RequestId | null }
 
 /** The connection is cut once this many times the limit has been discarded. */
 const PATIENCE = 16
 
-function collectBody(req: IncomingMessage, limit: number, done: (body: Body) => void): void {
+function collectBody(
+  req: IncomingMessage,
+  limit: number,
+  openLoad: () => Load,
+  done: (body: Body) => void,
+): void {
   const declared = Number(req.headers['content-length'] ?? 0)
-  if (declared > limit * PATIENCE) return done(TOO_LARGE)
+  if (declared > limit * PATIENCE) return done({ error: TOO_LARGE, id: null })
   let size = 0
-  let chunks: Buffer[] = []
-  let tooLarge = declared > limit
+  const collected = collectBytes()
+  /** Reads what is discarded. */
+  let skipped: IdReader | undefined
+  let load: Load | undefined
+  let release = (): void => {}
 
+  const leave = (body: Body): void => {
+    req.off('data', onData)
+    req.off('end', onEnd)
+    req.off('close', onClose)
+    release()
+    done(body)
+  }
+  const skip = (chunk: Uint8Array): void => {
+    if (skipped === undefined) {
+      skipped = createIdReader()
+      skipped.push(collected.take())
+      release()
+    }
+    skipped.push(chunk)
+  }
+  const hasRoom = (): boolean => {
+    if (size <= FREE_WEIGHT) return true
+    if (load === undefined) {
+      load = openLoad()
+      release = load.hold()
+    }
+    // The block that collects the bytes may be twice as large.
+    return load.weigh(2 * size)
+  }
   const onData = (chunk: Buffer): void => {
     size += chunk.length
-    if (size > limit) {
-      tooLarge = true
-      chunks = []
-    }
-    if (!tooLarge) chunks.push(chunk)
-    else if (size > limit * PATIENCE) {
-      req.off('data', onData)
-      req.off('end', onEnd)
-      req.pause()
-      done(TOO_LARGE)
-    }
+    if (size > limit || declared > limit) {
+      skip(chunk)
+      if (size <= limit * PATIENCE) return
+    } else if (size === declared || hasRoom()) return collected.add(chunk)
+    req.pause()
+    leave(skipped === undefined ? { id: null } : { error: TOO_LARGE, id: skipped.id() })
   }
   const onEnd = (): void => {
-    const received = chunks
-    // The request lives as long as its response, which may be an endless stream: release the chunks now.
-    chunks = []
-    done(tooLarge ? TOO_LARGE : toText(received))
+    // The request lives as long as its response, which may be an endless stream: release the bytes now.
+    leave(skipped === undefined ? toText(collected.take()) : { error: TOO_LARGE, id: skipped.id() })
   }
+  const onClose = (): void => release()
   req.on('data', onData)
   req.on('end', onEnd)
+  req.on('close', onClose)
 }
 
-function toText(chunks: readonly Buffer[]): Body {
-  const bytes = chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks)
+function toText(bytes: Uint8Array): Body {
   // Decoding would replace invalid bytes, and the body would be a different one.
-  return isUtf8(bytes) ? bytes.toString('utf8') : NOT_UTF8
+  if (!isUtf8(bytes)) return { error: NOT_UTF8, id: readRequestId(bytes) }
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
 }
 
 /** A complete response is one `writeHead` and one `end`, which Node sends as one packet. */

@@ -15,6 +15,7 @@ import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { internalError } from '../failure.ts'
 import type { WatchedCall } from '../heartbeat.ts'
+import type { Load } from '../limits.ts'
 import { finishOnce, type Service } from '../service.ts'
 import type { StdioOutput } from '../stdio/stdio.ts'
 import type { CallHold } from './kept.ts'
@@ -43,6 +44,8 @@ export interface DispatchContext {
   readonly draining: boolean
   /** What each call needs of its caller's token; answers to its questions need the same. */
   readonly scopes?: ReadonlyMap<RequestId, readonly string[]>
+  /** What the message weighs, unless it is light. */
+  readonly load?: Load
   /** Why nobody can be asked here, if so. */
   readonly unaskable?: string
   /** Serves the calls of a client that takes its questions in turns. */
@@ -133,6 +136,7 @@ function dispatchCall(
     throw error
   }
   const active = { call, line }
+  const release = context.load?.hold()
   context.inFlight.enter(active)
   // A client that cancels is not kept waiting, even if the handler ignores its signal.
   const stopListening = line.onClose(() => path.respond(undefined))
@@ -144,9 +148,13 @@ function dispatchCall(
     // After the response: before it the client does not know the id.
     if (ending.kind === 'task_created' || ending.kind === 'task')
       context.older.notifyOfTask(session, ending.task, call, principal)
+    const leave = (): void => {
+      context.inFlight.leave(active)
+      release?.()
+    }
     // A server that stops waits for the response, also while it is being stored.
-    if (sending) sending.finally(() => context.inFlight.leave(active)).catch(context.onError)
-    else context.inFlight.leave(active)
+    if (sending) sending.finally(leave).catch(context.onError)
+    else leave()
   }
   const toSending = (ending: CallEnding): (() => Promise<void> | void) => {
     if (ending.kind === 'taken') return () => path.respond(undefined)
@@ -244,11 +252,11 @@ export class SessionPeer {
     return this.#session !== undefined || isInitialize(message)
   }
 
-  receive(message: unknown): void {
+  receive(message: unknown, load?: Load): void {
     const { older, output } = this.#options
     try {
       if (isInitialize(message)) this.#greet(message)
-      else this.#dispatch(message)
+      else this.#dispatch(message, load)
     } catch (error) {
       const known = error instanceof RondoError ? error : internalError(error, this.#options.onError).error
       output.write(older.codecs.session('').encodeError(idOf(message), known))
@@ -277,7 +285,7 @@ export class SessionPeer {
     output.write(older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
   }
 
-  #dispatch(message: unknown): void {
+  #dispatch(message: unknown, load: Load | undefined): void {
     const { older, principal, inFlight, service, onError } = this.#options
     const claim = claimedVersion(message) as string | undefined
     const session = this.#session ?? this.#transient(claim ?? '')
@@ -288,7 +296,7 @@ export class SessionPeer {
     const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
     const decoded = messages.map((one) => dialect.decode(one, peer))
     const path = this.#replyPath(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, known: true, draining: service.state.draining, onError }
+    const context = { older, inFlight, known: true, draining: service.state.draining, load, onError }
     for (const one of decoded) dispatch(context, session, version, one, principal, path)
   }
 

@@ -30,14 +30,14 @@ import {
   refusal,
   type StreamOptions,
 } from '../http/line.ts'
-import type { ShareOf } from '../limits.ts'
+import type { Load, ShareOf } from '../limits.ts'
 import type { Service } from '../service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { createOlderTest, factsOf, type IsOlder, type Older, readInitialize } from './older.ts'
 import type { Session } from './session.ts'
 
 export interface SessionExchange {
-  post(message: unknown, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
+  post(posted: Posted): void
   /** GET and DELETE, which have no body. */
   bare(method: string, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
 }
@@ -63,11 +63,13 @@ function createSessionExchange(options: PostOptions): SessionExchange {
   }
 
   return {
-    post(message, headers, principal, outlet) {
-      const posted = { message, headers, principal, outlet }
-      guarded(outlet, idOf(message), () => {
+    post(posted) {
+      guarded(posted.outlet, idOf(posted.message), () => {
         const { draft } = options.older
-        return draft?.takes(options, posted) ? draft.post(options, posted) : servePost(options, posted)
+        const serving = draft?.takes(options, posted)
+          ? draft.post(options, posted)
+          : servePost(options, posted)
+        return serving?.finally(posted.load?.hold())
       })
     },
     bare(method, headers, principal, outlet) {
@@ -150,6 +152,7 @@ export interface Posted {
   readonly headers: RequestHeaders
   readonly principal: Principal | undefined
   readonly outlet: Outlet
+  readonly load?: Load
 }
 
 /** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
@@ -266,10 +269,13 @@ export function deliver(
   }
   const admitting = access.admit(calls, posted.principal, asked)
   if (!(admitting instanceof Promise)) return follow(admitting)
-  admitting.then(follow).catch((error: unknown) => {
-    const known = error instanceof RondoError ? error : internalError(error, onError).error
-    posted.outlet.fail(refusal(known, idOf(posted.message)))
-  })
+  admitting
+    .then(follow)
+    .catch((error: unknown) => {
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      posted.outlet.fail(refusal(known, idOf(posted.message)))
+    })
+    .finally(posted.load?.hold())
 }
 
 function accept(
@@ -298,7 +304,7 @@ function deliverAdmitted(
   session: Session,
   version: string,
   decoded: readonly SessionMessage[],
-  { message, headers, principal, outlet }: Posted,
+  { message, headers, principal, outlet, load }: Posted,
   begin?: DispatchContext['begin'],
   scopes?: DispatchContext['scopes'],
 ): void {
@@ -310,6 +316,7 @@ function deliverAdmitted(
     known: principal !== undefined,
     draining: service.state.draining,
     unaskable: unaskable(dialect, headers),
+    load,
     begin,
     scopes,
     onError,

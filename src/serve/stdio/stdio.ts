@@ -18,6 +18,7 @@ import {
   encodeNotification,
   type InputLine,
 } from '../../protocol/common/json-rpc.ts'
+import { readRequestId } from '../../protocol/common/request-id.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
 import { quietly } from '../failure.ts'
 import {
@@ -32,7 +33,7 @@ import { assertPrincipal } from '../http/authenticate.ts'
 import { readMessage } from '../http/exchange.ts'
 import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
-import { NOBODY } from '../limits.ts'
+import { createLoads, FREE_WEIGHT, type Load, type Loads, NOBODY } from '../limits.ts'
 import { type Service, settle } from '../service.ts'
 import { SessionPeer } from '../session/dispatch.ts'
 
@@ -101,7 +102,11 @@ export function serveStdio(service: Service, options: StdioOptions = {}): StdioS
   const write = claim ? claim.write : (text: string) => output.write(text)
   const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, watch, onError })
   const { promise: done, resolve: finish } = deferred()
-  const read = createLineReader(options.maxLineBytes ?? 4_194_304, (line) => peer.receive(line))
+  const read = createLineReader(
+    options.maxLineBytes ?? 4_194_304,
+    (line) => peer.receive(line),
+    (id) => peer.refuse(id, new RondoError('LIMIT_BODY', 'The line is too long')),
+  )
   const onData = (chunk: Buffer | string): void =>
     read(typeof chunk === 'string' ? Buffer.from(chunk) : chunk)
   const end = (): void => {
@@ -210,6 +215,7 @@ class StdioPeer {
   readonly #options: StdioPeerOptions
   readonly #subscriptions: Subscriptions
   readonly #inFlight: InFlight<WatchedCall>
+  readonly #loads: Loads
   /** Functions that end the open requests when the client cancels them. */
   readonly #open = new Map<RequestId, () => void>()
   /** Serves the client if it turns out to be of an earlier era. */
@@ -219,6 +225,7 @@ class StdioPeer {
     this.#service = service
     this.#output = output
     this.#options = options
+    this.#loads = service.loads ?? createLoads()
     this.#subscriptions = createSubscriptions(service, options)
     const { older } = service
     const inFlight = createInFlight(options.watch)
@@ -228,17 +235,17 @@ class StdioPeer {
 
   /** Never throws: unexpected errors go to `onError`, and the next line is read. */
   receive(input: InputLine): void {
+    if (input === 'too-long') return
     try {
       this.#decode(input)
     } catch (error) {
       this.#options.onError(error)
-      this.#refuse(null, new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
+      this.refuse(readRequestId(input), new RondoError('SERVER_INTERNAL', undefined, { cause: error }))
     }
   }
 
-  #decode(input: InputLine): void {
-    if (input === 'too-long') return this.#refuse(null, new RondoError('LIMIT_BODY'))
-    if (!isUtf8(input)) return this.#refuse(null, new RondoError('PEER_PARSE', 'Not UTF-8'))
+  #decode(input: Buffer): void {
+    if (!isUtf8(input)) return this.refuse(readRequestId(input), new RondoError('PEER_PARSE', 'Not UTF-8'))
     const text = input.toString('utf8')
     if (text.trim() !== '') this.#read(text)
   }
@@ -266,24 +273,40 @@ class StdioPeer {
 
   #read(text: string): void {
     const older = this.#older
-    const decoded = readMessage(text, undefined, this.#service, older && ((message) => older.takes(message)))
-    if (decoded.kind === 'older') older?.receive(decoded.message)
-    else if (decoded.kind === 'refused') this.#refuse(decoded.id, decoded.error)
-    else if (decoded.kind === 'call') this.#begin(decoded.call)
+    let load: Load | undefined
+    const weigh = (weight: number): RondoError | undefined => {
+      if (weight <= FREE_WEIGHT) return undefined
+      load = this.#loads.open(NOBODY)
+      return load.weigh(weight) ? undefined : this.#loads.refusal()
+    }
+    const isOlder = older && ((message: unknown) => older.takes(message))
+    const decoded = readMessage(text, undefined, this.#service, isOlder, weigh)
+    const release = load?.hold()
+    try {
+      this.#serve(decoded, load)
+    } finally {
+      release?.()
+    }
+  }
+
+  #serve(decoded: ReturnType<typeof readMessage>, load: Load | undefined): void {
+    if (decoded.kind === 'older') this.#older?.receive(decoded.message, load)
+    else if (decoded.kind === 'refused') this.refuse(decoded.id, decoded.error)
+    else if (decoded.kind === 'call') this.#begin(decoded.call, load)
     else if (decoded.method === 'notifications/cancelled') {
       this.#open.get(decoded.params.requestId as RequestId)?.()
     }
   }
 
-  #begin(call: Call): void {
-    if (this.#service.state.draining) this.#refuse(call.id, new RondoError('SERVER_DRAINING'))
+  #begin(call: Call, load: Load | undefined): void {
+    if (this.#service.state.draining) this.refuse(call.id, new RondoError('SERVER_DRAINING'))
     else if (this.#open.has(call.id)) {
-      this.#refuse(call.id, new RondoError('PEER_REQUEST', 'A request with this id is still open'))
+      this.refuse(call.id, new RondoError('PEER_REQUEST', 'A request with this id is still open'))
     } else if (call.kind === 'listen') this.#listen(call)
-    else this.#run(call)
+    else this.#run(call, load)
   }
 
-  #run(call: Exclude<Call, ListenCall>): void {
+  #run(call: Exclude<Call, ListenCall>, load: Load | undefined): void {
     const { principal, onError } = this.#options
     const line = new StdioLine(this.#output)
     const active = { call, principal, line }
@@ -291,11 +314,13 @@ class StdioPeer {
     const codec = requests.get(call.protocolVersion) ?? newest
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter(active)
+    const release = load?.hold()
     settle(this.#service, active, onError, (reply) => {
       const json = codec.encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
       line.finish(json)
       this.#inFlight.leave(active)
+      release?.()
     })
   }
 
@@ -321,11 +346,11 @@ class StdioPeer {
     } catch (error) {
       close()
       if (!(error instanceof RondoError)) throw error
-      this.#refuse(call.id, error)
+      this.refuse(call.id, error)
     }
   }
 
-  #refuse(id: RequestId | null, error: RondoError): void {
+  refuse(id: RequestId | null, error: RondoError): void {
     this.#output.write(encodeError(id, error))
   }
 }

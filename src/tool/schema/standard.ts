@@ -72,7 +72,7 @@ function locateLongText(value: unknown, max: number): Problem | undefined {
 }
 
 /** Deeper than guarded input goes. */
-const MAX_TEXT_DEPTH = 100
+const MAX_TEXT_DEPTH = 1_000
 
 /** Since 4.5, zod validates a recursive schema once per value. */
 function remembersVerdicts(schema: StandardSchema): boolean {
