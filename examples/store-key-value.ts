@@ -67,6 +67,7 @@ function createTasks(database: KeyValue, now: () => number): TaskStore {
         const key = `task/${row.id}`
         await values.put(key, JSON.stringify({ ...row, key }))
       }
+      for (const id of done.deleted) await values.delete(`task/${id}`)
       return done
     })
     // After the commit: whoever hears of a change must be able to read it.
@@ -97,6 +98,7 @@ function createTasks(database: KeyValue, now: () => number): TaskStore {
     settle: (fence, ending) => change([fence.id], (tasks) => tasks.settle(fence, ending)),
     release: (fence, delayMs, failed) => change([fence.id], (tasks) => tasks.release(fence, delayMs, failed)),
     hold: (fence) => change([fence.id], (tasks) => tasks.hold(fence)),
+    trim: (owner, limits) => change('all', (tasks) => tasks.trim(owner, limits)),
     nextDueMs: (withinMs) => change('all', (tasks) => tasks.nextDueMs(withinMs)),
     stats: () => change('all', (tasks) => tasks.stats()),
     list: (query) => change('all', (tasks) => tasks.list(query)),

@@ -134,6 +134,7 @@ export type {
 } from './store/task-engine.ts'
 export type {
   Creation,
+  EndedLimits,
   Fence,
   Handover,
   Hint,

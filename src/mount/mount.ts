@@ -147,6 +147,8 @@ const TASK_OPTIONS: Readonly<Record<keyof NonNullable<RondoOptions['tasks']>, tr
   maxPieceBytes: true,
   maxJournalBytes: true,
   maxOpen: true,
+  maxEnded: true,
+  maxEndedBytes: true,
   onEvent: true,
   leaseMs: true,
 }

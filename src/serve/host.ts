@@ -222,7 +222,7 @@ function createTaskHost(
   const { ttlMs = DAY_MS, maxTtlMs = 30 * DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
   // Counting costs a query, so it is done only for a listener.
   const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
-  const { maxOpen: maxOpenTasks, maxJournalBytes, leaseMs } = tasks
+  const { maxOpen: maxOpenTasks, maxEnded: maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = tasks
   const logged = logTaskEvents(log, placeOf, tasks.onEvent)
   const onEvent: EmitEngineEvent = observer?.queue
     ? (event, task) => {
@@ -230,7 +230,8 @@ function createTaskHost(
         if (event.kind === 'queue') observer.queue?.(event)
       }
     : logged
-  const settings = { maxOpenTasks, maxJournalBytes, onEvent, leaseMs, statsMs, worker: instance }
+  const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes }
+  const settings = { ...limits, onEvent, leaseMs, statsMs, worker: instance }
   const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
   return {
     engine: 'createEngine' in store ? store.createEngine(given) : createLeaseEngine(store, given),

@@ -150,6 +150,10 @@ export interface TaskOptions {
   maxJournalBytes?: number
   /** Unfinished tasks that one caller may have. Default: 100. */
   maxOpen?: number
+  /** Ended tasks that are kept for one caller; beyond it, those that ended first are deleted. Default: 1000. */
+  maxEnded?: number
+  /** Bytes of the ended tasks that are kept for one caller. Default: 64 MiB. */
+  maxEndedBytes?: number
   /** Receives events about the queue, lost leases and turns that threw. */
   onEvent?: OnEngineEvent
   /** How long a worker without a heartbeat keeps a task. Default: 15 s. */
@@ -314,6 +318,8 @@ const TASK_OPTIONS: Readonly<Record<keyof TaskOptions, true>> = {
   maxPieceBytes: true,
   maxJournalBytes: true,
   maxOpen: true,
+  maxEnded: true,
+  maxEndedBytes: true,
   onEvent: true,
   leaseMs: true,
 }

@@ -237,6 +237,10 @@ export interface EngineOptions {
   backoffMs?: (failures: number) => number
   /** Unfinished tasks that one owner may have. */
   maxOpenTasks?: number
+  /** Ended tasks that are kept for one owner. Beyond it, those that ended first are deleted before they expire. */
+  maxEndedTasks?: number
+  /** Bytes of the ended tasks that are kept for one owner. */
+  maxEndedBytes?: number
   /** Characters in the journal of one task. */
   maxJournalBytes?: number
   /** How often the `queue` event is emitted, if `onEvent` is set; 0 for never. */

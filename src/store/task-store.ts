@@ -151,6 +151,16 @@ export interface OwnerTasks {
   revisions(ids: readonly string[]): Promise<ReadonlyMap<string, number>>
 }
 
+/** How much of an owner's ended tasks is kept. */
+export interface EndedLimits {
+  readonly count: number
+  /** Bytes of all of them together; each counts its outcome, its message and `ENDED_BYTES`. */
+  readonly bytes: number
+}
+
+/** What an ended task counts for besides its outcome and its message. */
+export const ENDED_BYTES = 512
+
 /** What a worker can do. */
 export interface WorkerTasks {
   /** Claims up to `count` due tasks. One that its former worker never released counts one more failure. */
@@ -178,6 +188,11 @@ export interface WorkerTasks {
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
   /** Releases the task, which is due again once its owner knows the id. */
   hold(fence: Fence): Promise<boolean>
+  /**
+   * Deletes the ended tasks of an owner that are beyond the limits, those first that ended first; returns how many. The one
+   * that ended last is kept, whatever its size.
+   */
+  trim(owner: TaskOwner, limits: EndedLimits): Promise<number>
   /**
    * In how many ms the next task is due, if that is within `withinMs`, so that a worker need not wait for its next poll. 0 if
    * there is one that `claim` would return now.
@@ -322,10 +337,29 @@ export function newLease(
   return { fence: { id, epoch: 1 }, task, journal, slots: [], now: createdAt }
 }
 
-/** The columns `status` and `outcome` of a task that ended. */
-export function endingColumns(ending: TaskEnding): [status: TaskStatus, outcome: Sealed | null] {
-  return ending.kind === 'complete' ? ['completed', ending.result] : ['failed', ending.error ?? null]
+/** The columns `status` and `outcome` of a task that ended, and its bytes without the message. */
+export function endingColumns(
+  ending: TaskEnding,
+): [status: TaskStatus, outcome: Sealed | null, bytes: number] {
+  const bytes = endingBytes(ending)
+  return ending.kind === 'complete'
+    ? ['completed', ending.result, bytes]
+    : ['failed', ending.error ?? null, bytes]
 }
+
+export function endingBytes(ending: TaskEnding): number {
+  const outcome = ending.kind === 'complete' ? ending.result : ending.error
+  return (outcome?.length ?? 0) + ENDED_BYTES
+}
+
+/** SQL for ended tasks of the table `task`, ranked from the one that ended last; `owned` selects those of one owner. */
+export const rankEnded = (
+  task: string,
+  owned: string,
+): string => `SELECT id, row_number() OVER latest AS rank,
+    sum(bytes) OVER latest AS total FROM ${task}
+  WHERE ${owned} AND status IN ('completed', 'failed', 'cancelled')
+  WINDOW latest AS (ORDER BY updated_at DESC, id DESC)`
 
 /** Groups rows of `task` and `entry` by task, in the order of the rows. */
 export function groupJournals(rows: readonly Row[]): Map<unknown, Sealed[]> {

@@ -23,8 +23,17 @@ import {
   type TaskView,
   type WatchTask,
 } from '../task-engine.ts'
-import type { Creation, Handover, HookHandover, Lease, Taker, TaskStore } from '../task-store.ts'
+import {
+  type Creation,
+  ENDED_BYTES,
+  type Handover,
+  type HookHandover,
+  type Lease,
+  type Taker,
+  type TaskStore,
+} from '../task-store.ts'
 import { type ClaimLoop, type Reservation, startClaimLoop } from './claim-loop.ts'
+import type { TaskTurnOptions } from './run-turn.ts'
 
 export interface LeaseEngineOptions extends EngineOptions {
   /** How long a worker keeps a task without a heartbeat. Leases are renewed after a third of this time. */
@@ -45,6 +54,8 @@ const defaults = {
   maxFailures: 5,
   backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   maxOpenTasks: 100,
+  maxEndedTasks: 1_000,
+  maxEndedBytes: 64 * 1024 * 1024,
   maxJournalBytes: 16 * 1024 * 1024,
   sweepMs: 60_000,
   sweepBatch: 500,
@@ -58,6 +69,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
   const emit = settings.onEvent ?? (() => {})
   const { tasks } = store
   const loops = new Set<ClaimLoop>()
+  const onEnded = startTrimming(tasks, settings, emit)
   /** An owner that names the id of its task knows it. */
   const get = async (id: string, owner: TaskOwner) => {
     const view = await tasks.get(id, owner)
@@ -93,7 +105,11 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       return kind
     },
     slots: (id, owner) => tasks.slots(id, owner),
-    cancel: async (id, owner) => (isTaskId(id) ? tasks.cancel(id, owner) : 'unknown'),
+    async cancel(id, owner) {
+      const cancellation = isTaskId(id) ? await tasks.cancel(id, owner) : 'unknown'
+      if (cancellation === 'cancelled') onEnded(owner, ENDED_BYTES)
+      return cancellation
+    },
     async list(owner, { after, limit }) {
       const found = await tasks.list({ owner, after, limit })
       const views = await Promise.all(found.map(({ id }) => tasks.get(id, owner)))
@@ -109,7 +125,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     async serve(run, serveOptions) {
       // A store that cannot be reached now is retried with every poll.
       await store.ready().catch((error) => emit({ kind: 'store-error', during: 'ready', error }))
-      const loop = startLoop(store.tasks, run, settings, serveOptions, emit)
+      const loop = startLoop(store.tasks, run, { ...settings, onEnded }, serveOptions, emit)
       loops.add(loop)
       const stopMaintenance = startMaintenance(store, settings, emit)
       return {
@@ -128,7 +144,7 @@ type Settings = Required<Omit<LeaseEngineOptions, 'onEvent' | 'worker'>> & Lease
 function startLoop(
   tasks: TaskStore,
   run: RunTurn,
-  settings: Settings,
+  settings: Settings & Pick<TaskTurnOptions, 'onEnded'>,
   { concurrency = 16, drainMs = 10_000 }: ServeOptions = {},
   emit: EmitEngineEvent,
 ): ClaimLoop {
@@ -193,6 +209,51 @@ export function assertTask({ id, ttlMs, pollMs }: NewTask): void {
   if (!Number.isSafeInteger(ttlMs) || ttlMs < 1 || ttlMs > MAX_TTL_MS)
     throw misuse(`ttlMs must be a whole number of milliseconds from 1 to ${MAX_TTL_MS}`)
   if (!Number.isSafeInteger(pollMs) || pollMs < 1) throw misuse('pollMs must be a positive whole number')
+}
+
+/** How much of a limit may be added between two trims. */
+const TRIM_SHARE = 1 / 20
+/** Owners whose ended tasks are counted here. */
+const MAX_TALLIES = 10_000
+
+/**
+ * Keeps the ended tasks of each owner within the limits. Returns the function to call when one has ended. It counts what ends
+ * in this process and trims after every twentieth of a limit, so that the cost of finding the oldest is shared by many.
+ */
+function startTrimming(
+  tasks: TaskStore,
+  { maxEndedTasks, maxEndedBytes }: Settings,
+  emit: EmitEngineEvent,
+): (owner: TaskOwner, bytes: number) => void {
+  // No database has an integer for `Infinity`.
+  const most = Number.MAX_SAFE_INTEGER
+  const limits = { count: Math.min(maxEndedTasks, most), bytes: Math.min(maxEndedBytes, most) }
+  const tallies = new Map<string, { readonly owner: TaskOwner; count: number; bytes: number }>()
+  const trimming = new Set<string>()
+  const trim = async (key: string, owner: TaskOwner) => {
+    tallies.delete(key)
+    trimming.add(key)
+    await tasks.trim(owner, limits).catch((error) => emit({ kind: 'store-error', during: 'trim', error }))
+    trimming.delete(key)
+    check(key)
+  }
+  const check = (key: string) => {
+    const tally = tallies.get(key)
+    if (!tally || trimming.has(key)) return
+    if (tally.count >= limits.count * TRIM_SHARE || tally.bytes >= limits.bytes * TRIM_SHARE)
+      void trim(key, tally.owner)
+  }
+  return (owner, bytes) => {
+    const key = JSON.stringify([owner.tenant, owner.principal])
+    const tally = tallies.get(key) ?? { owner, count: 0, bytes: 0 }
+    tally.count += 1
+    tally.bytes += bytes
+    tallies.set(key, tally)
+    check(key)
+    if (tallies.size <= MAX_TALLIES) return
+    const [oldest] = tallies
+    if (oldest) void trim(oldest[0], oldest[1].owner)
+  }
 }
 
 /** Deletes expired rows periodically, in batches with pauses between them; returns a function that stops it. */

@@ -19,8 +19,8 @@ import {
   openSlots,
   type SlotChange,
 } from '../input-slots.ts'
-import type { LossReason, RunTurn, Sealed, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
-import type { Lease, TaskStore } from '../task-store.ts'
+import type { LossReason, RunTurn, Sealed, TaskOwner, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
+import { endingBytes, type Lease, type TaskStore } from '../task-store.ts'
 
 /** What a turn needs of a store. */
 export type TurnStore = Pick<
@@ -42,6 +42,8 @@ export interface TaskTurnOptions {
   readonly backoffMs: (failures: number) => number
   /** Called when the handler of a turn has returned and its outcome is about to be written. */
   readonly onEnding?: () => void
+  /** Called when a task of the owner has ended, with its bytes. */
+  readonly onEnded?: (owner: TaskOwner, bytes: number) => void
 }
 
 export interface RunningTurn {
@@ -110,6 +112,8 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
       ending = true
       options.onEnding?.()
       await fenced(write)
+      if (outcome.kind === 'complete' || outcome.kind === 'fail')
+        options.onEnded?.(lease.task.owner, endingBytes(outcome))
       if (outcome.kind === 'park') return { kind: 'park', timed: outcome.wakeAt !== undefined }
       return { kind: outcome.kind }
     } catch (error) {
@@ -131,7 +135,7 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
     get ending() {
       return ending
     },
-    done: failures >= options.maxFailures ? giveUp(store, lease, failures) : finish(),
+    done: failures >= options.maxFailures ? giveUp(store, lease, options, failures) : finish(),
   }
 }
 
@@ -159,7 +163,7 @@ async function failTurn(
   failures: number,
   error: unknown,
 ): Promise<TurnEnd> {
-  if (failures >= options.maxFailures) return await giveUp(store, lease, failures, error)
+  if (failures >= options.maxFailures) return await giveUp(store, lease, options, failures, error)
   try {
     await store.release(lease.fence, options.backoffMs(failures), true)
   } catch {
@@ -168,9 +172,16 @@ async function failTurn(
   return { kind: 'retry', failures, error }
 }
 
-async function giveUp(store: TurnStore, lease: Lease, failures: number, error?: unknown): Promise<TurnEnd> {
+async function giveUp(
+  store: TurnStore,
+  lease: Lease,
+  options: TaskTurnOptions,
+  failures: number,
+  error?: unknown,
+): Promise<TurnEnd> {
   try {
     const written = await store.settle(lease.fence, { kind: 'fail' })
+    if (written) options.onEnded?.(lease.task.owner, endingBytes({ kind: 'fail' }))
     return written
       ? { kind: 'gave-up', failures, error }
       : { kind: 'lost', reason: 'cancelled or taken over' }

@@ -13,6 +13,7 @@ import {
 import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
 import {
   createHintBus,
+  ENDED_BYTES,
   type Fence,
   type Hint,
   type HintBus,
@@ -65,6 +66,7 @@ export interface MemoryTable {
   /** Releases the row; it is due at `at`, or not at all. */
   rest(row: TaskRow, at?: number): void
   end(row: TaskRow, status: TaskStatus): void
+  delete(row: TaskRow): void
   sweep(limit: number): number
 }
 
@@ -83,6 +85,8 @@ export interface RowsChange<T> {
   readonly result: T
   /** The rows that are new or changed, to be written before anybody learns the result. */
   readonly changed: readonly TaskRow[]
+  /** The ids of the rows to be deleted. */
+  readonly deleted: readonly string[]
   /** To be published when the rows are written. */
   readonly hints: readonly Hint[]
 }
@@ -104,7 +108,8 @@ export async function changeRows<T>(
   const hints: Hint[] = []
   table.hints.onHint((hint) => hints.push(hint))
   const result = await change(createMemoryTasks(table))
-  return { result, changed: table.all().filter((row) => JSON.stringify(row) !== before.get(row.id)), hints }
+  const changed = table.all().filter((row) => JSON.stringify(row) !== before.get(row.id))
+  return { result, changed, deleted: [...before.keys()].filter((id) => !table.has(id)), hints }
 }
 
 function createOwnerTasks(table: MemoryTable): OwnerTasks {
@@ -244,6 +249,19 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       table.rest(row, row.known ? table.now() : undefined)
       return true
     },
+    async trim(owner, { count, bytes }) {
+      const ended = table
+        .all()
+        .filter((row) => !isOpen(row) && table.owned(row.id, owner))
+        .sort((a, b) => b.updatedAt - a.updatedAt || (a.id < b.id ? 1 : -1))
+      let total = 0
+      const gone = ended.filter((row, at) => {
+        total += (row.result ?? row.error ?? '').length + (row.message ?? '').length + ENDED_BYTES
+        return at > 0 && (at >= count || total > bytes)
+      })
+      for (const row of gone) table.delete(row)
+      return gone.length
+    },
   }
 }
 
@@ -374,6 +392,10 @@ export function createMemoryTable(now: () => number, given: readonly TaskRow[] =
       row.head = ''
       row.journal.length = 0
       show(row)
+    },
+    delete(row) {
+      rows.delete(row.id)
+      hints.publish({ kind: 'changed', id: row.id })
     },
     sweep(limit) {
       const gone = [...rows.values()].filter((row) => row.expiresAt <= now()).slice(0, limit)

@@ -12,7 +12,15 @@ import {
 } from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
-import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-store.ts'
+import {
+  createBatch,
+  ENDED_BYTES,
+  LEASE_COLUMNS,
+  newLease,
+  toLease,
+  toView,
+  VIEW_COLUMNS,
+} from '../task-store.ts'
 import { nowAt, type PostgresDatabase, toSeen } from './database.ts'
 import type { PgRow } from './driver.ts'
 import { createWriteGroup, groupUpdates, manyRows, oneRow } from './write-group.ts'
@@ -277,7 +285,7 @@ function createQueries(schema: string) {
       WHERE id = $1 AND epoch = $2 AND worker = $3 AND expires_at > ${nowAt('$4')}`,
     cancel: `WITH done AS (
       UPDATE ${task} SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
-        updated_at = ${nowAt('$4')}, revision = revision + 1
+        bytes = ${ENDED_BYTES} + coalesce(length(message), 0), updated_at = ${nowAt('$4')}, revision = revision + 1
       WHERE id = $1 AND tenant = $2 AND principal = $3 AND status IN ('working', 'input_required')
         AND expires_at > ${nowAt('$4')} RETURNING id
     ), gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)

@@ -19,7 +19,7 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   task_due: ['task', '(due_at, expires_at) WHERE due_at IS NOT NULL'],
   task_expiry: ['task', '(expires_at)'],
   task_open: ['task', `(tenant, principal, expires_at) WHERE ${OPEN}`],
-  task_ended: ['task', `(tenant, principal, updated_at, id) INCLUDE (bytes) WHERE ${ENDED}`],
+  task_ended: ['task', `(tenant, principal, updated_at, id) INCLUDE (bytes, expires_at) WHERE ${ENDED}`],
   task_owner: ['task', '(tenant, principal, created_at, id)'],
   task_status: ['task', '(status, created_at, id)'],
   task_worker: ['task', '(due_at, expires_at) WHERE worker IS NOT NULL'],

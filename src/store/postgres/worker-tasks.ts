@@ -13,6 +13,7 @@ import {
   endingColumns,
   groupJournals,
   LEASE_COLUMNS,
+  rankEnded,
   SUMMARY_COLUMNS,
   toLease,
   toSummary,
@@ -185,14 +186,19 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       return true
     },
     settle(fence, ending) {
-      const [status, outcome] = endingColumns(ending)
-      return announce(fence, write('settle', fence, [status, outcome], status))
+      const [status, outcome, bytes] = endingColumns(ending)
+      return announce(fence, write('settle', fence, [status, outcome, bytes], status))
     },
     async hold({ id, epoch }) {
       const done = (await groups.hold({ values: [id, epoch] })).rows.length > 0
       // The task may have become known while the turn ran.
       if (done) publish({ kind: 'due' })
       return done
+    },
+    async trim({ tenant, principal }, { count, bytes }) {
+      const rows = await query(sql.trim, [tenant, principal, now(), count, bytes])
+      if (rows.length > 0) publish({ kind: 'changed' })
+      return rows.length
     },
     async nextDueMs(withinMs) {
       const [row] = await query(sql.nextDue, [now(), withinMs])
@@ -273,10 +279,15 @@ function createQueries(schema: string) {
     ),
     // A parked task has no worker, so the fence says nothing about a write that may have succeeded.
     reachedSlots: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch >= $2 AND revision > $3 AND inputs = $4`,
+    // Two that trim at once divide the rows between them.
+    trim: `DELETE FROM ${task} WHERE id IN (SELECT id FROM ${task} WHERE id IN (SELECT id FROM
+        (${rankEnded(task, `tenant = $1 AND principal = $2 AND expires_at > ${nowAt('$3')}`)}) ranked
+        WHERE rank > 1 AND (rank > $4 OR total > $5)) FOR UPDATE SKIP LOCKED) RETURNING 1`,
     settle: fenced(
-      { status: 'text', outcome: 'text' },
+      { status: 'text', outcome: 'text', bytes: 'integer' },
       {
-        set: `status = q.status, outcome = q.outcome, ${shown}, worker = NULL, due_at = NULL, inputs = NULL, head = ''`,
+        set: `status = q.status, outcome = q.outcome, bytes = q.bytes + coalesce(length(t.message), 0),
+          ${shown}, worker = NULL, due_at = NULL, inputs = NULL, head = ''`,
         also: `, gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)`,
       },
     ),

@@ -382,6 +382,7 @@ function defineServices(
         held: shared((ctx, input: never) => task.held(ctx as never, input)),
         check: exclusive(inner, task.check),
         expire: exclusive(inner, task.expire),
+        evict: exclusive(inner, task.evict),
       },
       options,
     }),

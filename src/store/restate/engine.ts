@@ -25,7 +25,13 @@ import {
   type TaskOwner,
   type TaskView,
 } from '../task-engine.ts'
-import { createHintBus, type Fence, type HintBus, type OperatorTasks } from '../task-store.ts'
+import {
+  createHintBus,
+  type EndedLimits,
+  type Fence,
+  type HintBus,
+  type OperatorTasks,
+} from '../task-store.ts'
 import type { CallObject } from './connection.ts'
 import {
   type OwnerCalls,
@@ -64,11 +70,14 @@ const WAITING_RATIO = 3
 /** How long a handler that ignores its signal still counts against `concurrency`. */
 const GRACE_MS = 5_000
 const MAX_ENDED = 1_000
+const MAX_ENDED_BYTES = 16 * 1024 * 1024
 
 const defaults = {
   maxFailures: 5,
   backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   maxOpenTasks: 100,
+  maxEndedTasks: 1_000,
+  maxEndedBytes: 64 * 1024 * 1024,
   maxJournalBytes: 16 * 1024 * 1024,
   statsMs: 10_000,
   clock: storeClock,
@@ -123,7 +132,13 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
     )
     return new Map(found.flatMap(([id, revision]) => (revision === undefined ? [] : [[id, revision]])))
   }
-  const admissions = createAdmissions(access, settings.maxOpenTasks, read)
+  // JSON has no `Infinity`.
+  const most = Number.MAX_SAFE_INTEGER
+  const keep = {
+    count: Math.min(settings.maxEndedTasks, most),
+    bytes: Math.min(settings.maxEndedBytes, most),
+  }
+  const admissions = createAdmissions(access, settings.maxOpenTasks, keep, read)
   const watcher = createWatch({ onHint: hints.onHint, revisions }, clock, settings.pollMs, emit)
   const watch = watcher(get)
 
@@ -134,7 +149,7 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
       if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
       const at = access.now()
       const admission = await admissions.admit(task, at)
-      const creation = await call(task.id, 'begin', { task, at, admitted: admission !== undefined })
+      const creation = await call(task.id, 'begin', { task, at, keep, admitted: admission !== undefined })
       const isNew = creation.kind === 'created' && creation.view.createdAt === at
       if (admission === 'new' && !isNew) await admissions.undo(task, at)
       if (creation.kind === 'created') return decodeView(creation.view)
@@ -207,6 +222,7 @@ const MAX_PRUNED = 1_000
 function createAdmissions(
   { names, call, now }: RestateAccess,
   maxOpenTasks: number,
+  keep: EndedLimits,
   read: (id: string, owner: TaskOwner) => Promise<TaskView | undefined>,
 ) {
   type Calls = OwnerCalls
@@ -227,7 +243,7 @@ function createAdmissions(
     /** Rejects with `LIMIT_TASKS`. Undefined if there is no limit. */
     async admit({ id, owner, ttlMs }: NewTask, at: number): Promise<'new' | 'again' | undefined> {
       if (!Number.isFinite(maxOpenTasks)) return undefined
-      const entry = { id, at, expiresAt: at + ttlMs, limit: maxOpenTasks }
+      const entry = { id, at, expiresAt: at + ttlMs, limit: maxOpenTasks, keep }
       let admission = await ask(owner, 'admit', entry)
       if (admission === 'full') {
         await prune(owner)
@@ -245,18 +261,28 @@ function createAdmissions(
 /** The views of tasks that ended: they never change, so Restate is asked once. The oldest are evicted first. */
 function createEndedTasks(now: () => number) {
   const kept = new Map<string, { readonly owner: TaskOwner; readonly view: TaskView }>()
+  let bytes = 0
+  const sizeOf = ({ result, error }: TaskView): number => (result ?? error ?? '').length
+  const drop = (id: string) => {
+    const found = kept.get(id)
+    if (found && kept.delete(id)) bytes -= sizeOf(found.view)
+  }
   const live = (id: string) => {
     const found = kept.get(id)
     if (found && found.view.expiresAt > now()) return found
-    kept.delete(id)
+    drop(id)
     return undefined
   }
   return {
     add(owner: TaskOwner, view: TaskView) {
       if (view.status === 'working' || view.status === 'input_required') return
+      drop(view.id)
       kept.set(view.id, { owner, view })
-      const [oldest] = kept.keys()
-      if (kept.size > MAX_ENDED && oldest !== undefined) kept.delete(oldest)
+      bytes += sizeOf(view)
+      for (const oldest of kept.keys()) {
+        if (kept.size <= MAX_ENDED && bytes <= MAX_ENDED_BYTES) break
+        drop(oldest)
+      }
     },
     get(id: string, { tenant, principal }: TaskOwner): TaskView | undefined {
       const found = live(id)

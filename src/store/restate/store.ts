@@ -129,7 +129,7 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
   }
   const objects = {
     task: parts.defineTask(names),
-    owner: createOwnerObject(),
+    owner: createOwnerObject(names),
     once: createOnceObject(names),
     epoch: createEpochObject(),
     blob: createBlobObject(names),

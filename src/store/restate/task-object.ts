@@ -32,7 +32,14 @@ import type {
   TaskPage,
   TaskView,
 } from '../task-engine.ts'
-import type { HookOutcome, Lease, TaskEnding, TaskStore } from '../task-store.ts'
+import {
+  ENDED_BYTES,
+  type EndedLimits,
+  type HookOutcome,
+  type Lease,
+  type TaskEnding,
+  type TaskStore,
+} from '../task-store.ts'
 
 /** The names of the services in Restate. */
 export interface ServiceNames {
@@ -89,8 +96,10 @@ interface Fenced extends Timed {
 
 /** The calls that a task takes: what goes in, and what comes out. */
 export interface TaskCalls {
-  /** `admitted`: the owner's object has been asked. */
-  begin(input: Timed & { readonly task: NewTask; readonly admitted: boolean }): StoredCreation
+  /** `admitted`: the owner's object has been asked. `keep`: how much of the owner's ended tasks is kept. */
+  begin(
+    input: Timed & { readonly task: NewTask; readonly admitted: boolean; readonly keep: EndedLimits },
+  ): StoredCreation
   look(input: Owned): StoredView | null
   slots(input: Owned): readonly InputSlot[] | null
   deliver(input: Owned & { readonly answers: readonly (readonly [string, Sealed])[] }): Delivery
@@ -120,6 +129,8 @@ export interface TaskCalls {
   /** Wakes the task again if its worker has been silent. */
   check(input: Timed): null
   expire(input: Timed): null
+  /** Deletes the task, which has ended. */
+  evict(input: Timed): null
 }
 
 /** What a turn is sent with. */
@@ -223,7 +234,7 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
     const ends = before !== null && isOpen(before.row) && !isOpen(rest)
     if (ends) {
       ctx.clearAll()
-      forOwner(ctx, rest.owner, 'ended', { id: rest.id })
+      forOwner(ctx, rest.owner, 'ended', { id: rest.id, createdAt: rest.createdAt, ...endOf(rest) })
     }
     const kept = ends ? { ...next, entries: 0 } : next
     ctx.set(ROW, kept)
@@ -242,10 +253,10 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
     open(await ctx.get<StoredTask>(ROW), at)
 
   return {
-    async begin(ctx, { at, task, admitted }) {
+    async begin(ctx, { at, task, admitted, keep }) {
       const stored = await ctx.get<StoredTask>(ROW)
       if (stored === null && !admitted)
-        forOwner(ctx, task.owner, 'admit', { id: task.id, at, expiresAt: at + task.ttlMs, limit: null })
+        forOwner(ctx, task.owner, 'admit', { id: task.id, at, expiresAt: at + task.ttlMs, limit: null, keep })
       const creation = await change(ctx, at, ({ tasks }) => tasks.create(task, Number.POSITIVE_INFINITY))
       if (creation.kind !== 'created') return { kind: 'conflict' }
       if (stored === null) {
@@ -352,7 +363,14 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
       const stored = await ctx.get<StoredTask>(ROW)
       if (stored === null || stored.row.expiresAt > at) return null
       ctx.clearAll()
-      forOwner(ctx, stored.row.owner, 'forget', { id: ctx.key, createdAt: stored.row.createdAt })
+      const { owner, createdAt } = stored.row
+      const end = isOpen(stored.row) ? {} : endOf(stored.row)
+      forOwner(ctx, owner, 'forget', { id: ctx.key, createdAt, ...end })
+      return null
+    },
+    async evict(ctx) {
+      const stored = await ctx.get<StoredTask>(ROW)
+      if (stored !== null && !isOpen(stored.row)) ctx.clearAll()
       return null
     },
   }
@@ -360,6 +378,17 @@ export function createTaskObject(names: ServiceNames, silenceMs: number = SILENC
 
 const isOpen = ({ status }: Pick<TaskRow, 'status'>): boolean =>
   status === 'working' || status === 'input_required'
+
+/** When a task ended, and the bytes that it keeps. */
+function endOf({ updatedAt, message, result, error }: Omit<TaskRow, 'journal'>): Ended {
+  const bytes = (message ?? '').length + (result ?? error ?? '').length + ENDED_BYTES
+  return { endedAt: updatedAt, bytes }
+}
+
+interface Ended {
+  readonly endedAt: number
+  readonly bytes: number
+}
 
 /** Keys in the order of the entries. */
 const pieceKey = (from: number): string => `${JOURNAL}${String(from).padStart(9, '0')}`
@@ -375,32 +404,66 @@ async function readJournal(ctx: ObjectContext): Promise<readonly Sealed[]> {
 export interface OwnerCalls {
   /** `again`: it was admitted before, and lives longer now if there is no limit; `full`: the owner has too many unfinished tasks. */
   admit(
-    input: Timed & { readonly id: string; readonly expiresAt: number; readonly limit: number | null },
+    input: Timed & {
+      readonly id: string
+      readonly expiresAt: number
+      readonly limit: number | null
+      readonly keep: EndedLimits
+    },
   ): 'new' | 'again' | 'full'
   /** The unfinished tasks that were admitted before a time. */
   open(input: { readonly before: number }): readonly string[]
-  ended(input: { readonly id: string }): null
-  forget(input: { readonly id: string; readonly createdAt: number }): null
+  /** Without an end: the task never began. */
+  ended(input: { readonly id: string; readonly createdAt?: number } & Partial<Ended>): null
+  forget(input: { readonly id: string; readonly createdAt: number } & Partial<Ended>): null
   page(input: TaskPage): readonly string[]
 }
 
 const OPEN = 'open'
 const LISTED = 'task.'
+/** How much of the ended tasks is kept, how much there is, and a key for each of them. */
+const KEEP = 'keep'
+const TALLY = 'tally'
+const ENDED = 'ended.'
+
+/** Keys sort by the time of the end. */
+const endedKey = (endedAt: number, id: string): string => `${ENDED}${String(endedAt).padStart(16, '0')}.${id}`
 
 /** Keys sort like tasks: by the time of creation, then by id. */
 const listKey = (createdAt: number, id: string): string =>
   `${LISTED}${String(createdAt).padStart(16, '0')}.${id}`
 
 /** Every task of the owner is a key of its own, so that a new one does not rewrite the others. */
-export function createOwnerObject(): OwnerHandlers {
+export function createOwnerObject(names: Pick<ServiceNames, 'task'>): OwnerHandlers {
   type Open = Record<string, readonly [admittedAt: number, expiresAt: number]>
   const readOpen = async (ctx: ObjectSharedContext) => (await ctx.get<Open>(OPEN)) ?? {}
   const close = async (ctx: ObjectContext, id: string) => {
     const { [id]: closed, ...rest } = await readOpen(ctx)
     if (closed !== undefined) ctx.set(OPEN, rest)
   }
+  const readTally = async (ctx: ObjectSharedContext) =>
+    (await ctx.get<EndedLimits>(TALLY)) ?? { count: 0, bytes: 0 }
+  /** Deletes the tasks that ended first, until the others are within the limits. */
+  const trim = async (ctx: ObjectContext, { count, bytes }: EndedLimits) => {
+    const keep = await ctx.get<EndedLimits>(KEEP)
+    const isWithin = () => keep === null || count <= 1 || (count <= keep.count && bytes <= keep.bytes)
+    if (isWithin()) return ctx.set(TALLY, { count, bytes })
+    for (const key of (await ctx.stateKeys()).filter((name) => name.startsWith(ENDED)).sort()) {
+      if (isWithin()) break
+      const { createdAt = 0, bytes: own = 0 } =
+        (await ctx.get<{ readonly createdAt: number; readonly bytes: number }>(key)) ?? {}
+      const id = key.slice(endedKey(0, '').length)
+      count -= 1
+      bytes -= own
+      ctx.clear(key)
+      ctx.clear(listKey(createdAt, id))
+      sendAt(ctx, { service: names.task, method: 'evict', key: id }, { at: 0 })
+    }
+    ctx.set(TALLY, { count, bytes })
+  }
   return {
-    async admit(ctx, { at, id, expiresAt, limit }) {
+    async admit(ctx, { at, id, expiresAt, limit, keep }) {
+      if (JSON.stringify(await ctx.get(KEEP)) !== JSON.stringify(keep)) ctx.set(KEEP, keep)
       const open = await readOpen(ctx)
       const [admittedAt, until] = open[id] ?? []
       if (admittedAt !== undefined) {
@@ -417,13 +480,21 @@ export function createOwnerObject(): OwnerHandlers {
       const admitted = Object.entries(await readOpen(ctx))
       return admitted.flatMap(([id, [at]]) => (at < before ? [id] : []))
     },
-    async ended(ctx, { id }) {
+    async ended(ctx, { id, createdAt, endedAt, bytes = 0 }) {
       await close(ctx, id)
+      if (endedAt === undefined) return null
+      ctx.set(endedKey(endedAt, id), { createdAt, bytes })
+      const tally = await readTally(ctx)
+      await trim(ctx, { count: tally.count + 1, bytes: tally.bytes + bytes })
       return null
     },
-    async forget(ctx, { id, createdAt }) {
+    async forget(ctx, { id, createdAt, endedAt, bytes = 0 }) {
       ctx.clear(listKey(createdAt, id))
       await close(ctx, id)
+      if (endedAt === undefined || (await ctx.get(endedKey(endedAt, id))) === null) return null
+      ctx.clear(endedKey(endedAt, id))
+      const tally = await readTally(ctx)
+      ctx.set(TALLY, { count: tally.count - 1, bytes: tally.bytes - bytes })
       return null
     },
     async page(ctx, { after, limit }) {

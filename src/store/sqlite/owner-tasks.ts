@@ -11,7 +11,15 @@ import {
 } from '../input-slots.ts'
 import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
-import { createBatch, LEASE_COLUMNS, newLease, toLease, toView, VIEW_COLUMNS } from '../task-store.ts'
+import {
+  createBatch,
+  ENDED_BYTES,
+  LEASE_COLUMNS,
+  newLease,
+  toLease,
+  toView,
+  VIEW_COLUMNS,
+} from '../task-store.ts'
 import type { SqliteDatabase } from './database.ts'
 import { workerName } from './worker-tasks.ts'
 
@@ -169,7 +177,7 @@ function createQueries({ sql }: SqliteDatabase) {
     ),
     journal: sql('SELECT entry FROM journal WHERE task = ? ORDER BY seq'),
     cancel: sql(`UPDATE task SET status = 'cancelled', worker = NULL, due_at = NULL, inputs = NULL, head = '',
-      updated_at = ?, revision = revision + 1 WHERE id = ?`),
+      bytes = ${ENDED_BYTES} + coalesce(length(message), 0), updated_at = ?, revision = revision + 1 WHERE id = ?`),
     deleteJournal: sql('DELETE FROM journal WHERE task = ?'),
     confirm: sql(`UPDATE task SET known = 1,
       due_at = CASE WHEN due_at IS NULL AND status = 'working' THEN ?1 ELSE due_at END

@@ -49,6 +49,8 @@ async function doEverything(): Promise<void> {
   const taker = { worker: 'w', leaseMs: 1_000 }
   const { lease } = await tasks.deliver(fence.id, alice, answers({ b: '2' }), taker)
   if (lease) await tasks.settle(lease.fence, { kind: 'complete', result: 'x' })
+  await settleNew()
+  expect(await tasks.trim(alice, { count: 1, bytes: 1_000 })).toBe(1)
   const other = await claimNew(store)
   await tasks.release(other.fence, 0, true)
   const task = newTask({ journal: ['before'] })
@@ -64,6 +66,11 @@ async function doEverything(): Promise<void> {
   const tag = (await claimedBy()).replace(/\d+$/, '1')
   connection.prepare('UPDATE task SET worker = ?').run(`${tag} w`)
   expect(await tasks.reclaim?.()).toBeGreaterThan(0)
+}
+
+async function settleNew(): Promise<void> {
+  const { fence } = await claimNew(store)
+  await store.tasks.settle(fence, { kind: 'complete', result: 'x' })
 }
 
 async function claimedBy(): Promise<string> {

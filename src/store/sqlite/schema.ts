@@ -67,7 +67,7 @@ const INDEXES: readonly string[] = [
   'CREATE INDEX task_due ON task (due_at, expires_at) WHERE due_at IS NOT NULL',
   'CREATE INDEX task_expiry ON task (expires_at)',
   "CREATE INDEX task_open ON task (tenant, principal, expires_at) WHERE status IN ('working', 'input_required')",
-  "CREATE INDEX task_ended ON task (tenant, principal, updated_at, id, bytes) WHERE status IN ('completed', 'failed', 'cancelled')",
+  "CREATE INDEX task_ended ON task (tenant, principal, updated_at, id, bytes, expires_at) WHERE status IN ('completed', 'failed', 'cancelled')",
   'CREATE INDEX task_owner ON task (tenant, principal, created_at, id)',
   'CREATE INDEX task_status ON task (status, created_at, id)',
   'CREATE INDEX task_worker ON task (worker, due_at) WHERE worker IS NOT NULL',

@@ -12,6 +12,7 @@ import {
   endingColumns,
   groupJournals,
   LEASE_COLUMNS,
+  rankEnded,
   SUMMARY_COLUMNS,
   toLease,
   toSummary,
@@ -98,6 +99,14 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
       if (done) publish({ kind: 'due' })
       return done
     },
+    async trim({ tenant, principal }, { count, bytes }) {
+      const beyond = () => sql.beyond.all(tenant, principal, now(), count, bytes).map((row) => row.id)
+      // Reading takes no lock.
+      if ((await queue.read(beyond)).length === 0) return 0
+      const gone = await queue.write(() => sql.remove.run(JSON.stringify(beyond())))
+      if (gone > 0) publish({ kind: 'changed' })
+      return gone
+    },
     async nextDueMs(withinMs) {
       const at = now()
       const next = (await queue.read(() => sql.nextDue.get(at + withinMs, at)))?.next
@@ -149,8 +158,12 @@ function createQueries({ sql }: SqliteDatabase) {
     ),
     park: sql(`UPDATE task SET inputs = ?, status = ?, due_at = ?, expires_at = max(expires_at, ?), updated_at = ?, revision = revision + 1,
       worker = NULL, failures = 0 WHERE ${FENCE}`),
+    beyond:
+      sql(`SELECT id FROM (${rankEnded('task INDEXED BY task_ended', 'tenant = ? AND principal = ? AND expires_at > ?')})
+      WHERE rank > 1 AND (rank > ? OR total > ?)`),
+    remove: sql('DELETE FROM task WHERE id IN (SELECT value FROM json_each(?))'),
     settle:
-      sql(`UPDATE task SET status = ?, outcome = ?, updated_at = ?, revision = revision + 1, worker = NULL,
+      sql(`UPDATE task SET status = ?, outcome = ?, bytes = ? + coalesce(length(message), 0), updated_at = ?, revision = revision + 1, worker = NULL,
       due_at = NULL, inputs = NULL, head = '' WHERE ${FENCE}`),
     deleteJournal: sql('DELETE FROM journal WHERE task = ?'),
     // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.

@@ -125,6 +125,20 @@ const FAULTS: readonly Fault[] = [
     }),
   },
   {
+    name: 'keeps every ended task',
+    caughtBy: 'T18 are trimmed to a number, those first that ended first',
+    weaken: () => ({ tasks: { trim: async () => 0 } }),
+  },
+  {
+    name: 'ignores the size of ended tasks',
+    caughtBy: 'T18 are trimmed to a size, and the last one is kept whatever its size',
+    weaken: (store) => ({
+      tasks: {
+        trim: (owner, { count }) => store.tasks.trim(owner, { count, bytes: Number.MAX_SAFE_INTEGER }),
+      },
+    }),
+  },
+  {
     name: 'assigns a task to two workers',
     caughtBy: 'shares tasks between workers without assigning one twice',
     weaken: (store, { leases }) => ({

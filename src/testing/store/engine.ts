@@ -98,6 +98,25 @@ export function describeEngineContract(harness: EngineHarness): void {
     })
   }
 
+  it('T18 keeps as many ended tasks of an owner as it may, those that ended last', async () => {
+    const engine = engineOn({ maxEndedTasks: 2 })
+    await serve(engine, async (turn) => complete(turn.task.head))
+    const other = engineOn({ maxEndedTasks: 2 })
+    const idsOf = async (owner = alice) => (await other.list(owner, { limit: 10 })).map(({ id }) => id)
+    const foreign = await engine.create(newTask({ owner: bob }))
+    const ids: string[] = []
+    for (let i = 0; i < 4; i++) {
+      const { id } = await engine.create(newTask())
+      ids.push(id)
+      await ended(engine, id)
+    }
+    const cancelled = await engine.create(newTask({ known: false }))
+    await engine.cancel(cancelled.id, alice)
+    await until('the others to be deleted', async () => (await idsOf()).length <= 2)
+    expect(new Set(await idsOf())).toEqual(new Set([ids[3], cancelled.id]))
+    expect(await idsOf(bob)).toEqual([foreign.id])
+  })
+
   it('G3 G4 brings answers and events to a turn that runs on, from any instance', async () => {
     const engine = engineOn()
     await serve(engine, async (turn) => {

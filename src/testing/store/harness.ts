@@ -47,6 +47,8 @@ export interface ContractEngineOptions {
   readonly maxFailures?: number
   /** The pause before the next turn, after so many failures. */
   readonly backoffMs?: (failures: number) => number
+  /** How many ended tasks are kept for one owner. */
+  readonly maxEndedTasks?: number
   readonly onEvent?: (event: EngineEvent) => void
 }
 

@@ -165,6 +165,48 @@ export function describeOwnerContract(harness: StoreHarness): void {
     })
   })
 
+  describe('ended tasks', () => {
+    const end = async (result = 'done', owner = alice) => {
+      const { fence } = await claimNew(store, { owner })
+      now.pass(1)
+      await store.tasks.settle(fence, { kind: 'complete', result })
+      return fence.id
+    }
+    const idsOf = async (owner = alice) => (await other.tasks.list({ owner })).map(({ id }) => id)
+    const unlimited = Number.MAX_SAFE_INTEGER
+
+    it('T18 are trimmed to a number, those first that ended first', async () => {
+      const ids = [await end(), await end(), await end()]
+      const cancelled = newTask()
+      await store.tasks.create(cancelled, 10)
+      now.pass(1)
+      await store.tasks.cancel(cancelled.id, alice)
+      const limits = { count: 2, bytes: unlimited }
+      expect(await store.tasks.trim(alice, limits)).toBe(2)
+      expect(await idsOf()).toEqual([cancelled.id, ids[2]])
+      expect(await other.tasks.get(ids[0] ?? '', alice)).toBeUndefined()
+      expect(await store.tasks.trim(alice, limits)).toBe(0)
+    })
+
+    it('T18 are trimmed to a size, and the last one is kept whatever its size', async () => {
+      const large = 'x'.repeat(10_000)
+      const ids = [await end(), await end(large), await end(large), await end(large)]
+      expect(await store.tasks.trim(alice, { count: 10, bytes: 25_000 })).toBe(2)
+      expect(await idsOf()).toEqual([ids[3], ids[2]])
+      expect(await store.tasks.trim(alice, { count: 10, bytes: 100 })).toBe(1)
+      expect(await other.tasks.get(ids[3] ?? '', alice)).toMatchObject({ result: large })
+    })
+
+    it('T18 are trimmed for one owner, without its open tasks and those of others', async () => {
+      const open = await park('name')
+      const foreign = [await end('r', bob), await end('r', bob)]
+      const ids = [await end(), await end()]
+      expect(await store.tasks.trim(alice, { count: 1, bytes: unlimited })).toBe(1)
+      expect(new Set(await idsOf())).toEqual(new Set([open, ids[1]]))
+      expect(new Set(await idsOf(bob))).toEqual(new Set(foreign))
+    })
+  })
+
   describe('endings', () => {
     it('D8 cancels a waiting or a running task, and none twice', async () => {
       const id = await park('a')
