@@ -3,7 +3,7 @@
  * the task's id: whoever changes them names a task that does not exist, and nothing has to be read to check them.
  */
 
-import type { Call, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
+import type { Call, CompleteCall, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
 import { noteOf } from '../store/task-engine.ts'
 import { assertTaskScopes, isScope, type Target } from '../tool/target.ts'
 
@@ -15,14 +15,13 @@ export interface Need {
 
 interface Offered {
   find(method: FlowMethod, target: string): Target | undefined
-  /** The scopes of a template that do not depend on its variables. */
-  templateScopes(uriTemplate: string): readonly string[]
+  completionScopes(ref: CompleteCall['ref'], known: Readonly<Record<string, unknown>>): Scoped | undefined
 }
 
 export const NOTHING: Need = { scopes: [] }
 
 export function needOf(
-  { find, templateScopes }: Offered,
+  { find, completionScopes }: Offered,
   call: Call | SessionCall | TaskListCall,
 ): Need | Promise<Need> {
   switch (call.kind) {
@@ -38,10 +37,9 @@ export function needOf(
     case 'watch':
       return needOfTarget(find('resources/read', call.uri), {})
     case 'complete':
-      // The arguments are not known yet.
-      return call.ref.kind === 'prompt'
-        ? staticNeed(find('prompts/get', call.ref.name))
-        : { scopes: templateScopes(call.ref.uri) }
+      return toNeed(
+        completionScopes(call.ref, { ...call.context, [call.argument.name]: call.argument.value }),
+      )
     default:
       return NOTHING
   }
@@ -51,21 +49,14 @@ export function needOfTarget(
   target: Target | undefined,
   args: Readonly<Record<string, unknown>>,
 ): Need | Promise<Need> {
-  const required = target?.scopes?.(args)
+  return toNeed(target?.scopes?.(args))
+}
+
+type Scoped = ReturnType<NonNullable<Target['scopes']>>
+
+function toNeed(required: Scoped | undefined): Need | Promise<Need> {
   if (required === undefined) return NOTHING
-  return required instanceof Promise ? required.then(toNeed) : toNeed(required)
-}
-
-/** A list is known at once; what depends on arguments is checked with the request that brings them. */
-function staticNeed(target: Target | undefined): Need {
-  if (target?.scopes === undefined) return NOTHING
-  const required = target.scopes({})
-  if (!(required instanceof Promise)) return toNeed(required)
-  required.catch(() => {})
-  return NOTHING
-}
-
-function toNeed(required: Awaited<ReturnType<NonNullable<Target['scopes']>>>): Need {
+  if (required instanceof Promise) return required.then(toNeed)
   return required.kind === 'scopes' ? required : { scopes: [], badArguments: required.problem }
 }
 

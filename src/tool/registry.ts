@@ -30,6 +30,7 @@ import {
   assertTaskScopes,
   promptTarget,
   resourceTarget,
+  scopesOf,
   type Target,
   toolTarget,
 } from './target.ts'
@@ -75,8 +76,11 @@ export interface Registry extends Declarations {
   rows(listing: Listing): readonly Row[]
   completer(ref: CompleteRef, argument: string): Completer | undefined
   paramHeaders(tool: string): readonly ParamHeader[]
-  /** The scopes of a template that do not depend on its variables. */
-  templateScopes(uriTemplate: string): readonly string[]
+  /** What suggestions for a prompt or a template need, with the arguments that are known so far. */
+  completionScopes(
+    ref: CompleteRef,
+    known: Readonly<Record<string, unknown>>,
+  ): ReturnType<NonNullable<Target['scopes']>> | undefined
   /** True once something was declared that asks for scopes. */
   readonly scoped: boolean
 }
@@ -279,14 +283,27 @@ export function createRegistry({
       return complete && Object.hasOwn(complete, argument) ? complete[argument] : undefined
     },
     paramHeaders: (tool) => tools.get(tool)?.headers ?? NO_HEADERS,
-    templateScopes(uriTemplate) {
-      const scopes = templates.get(uriTemplate)?.definition.scopes
-      return Array.isArray(scopes) ? scopes : []
+    completionScopes(ref, known) {
+      if (ref.kind === 'template') return uncheckedScopes(templates.get(ref.uri)?.definition, known)
+      const prompt = prompts.get(ref.name)
+      const required = prompt?.target.scopes?.(known)
+      if (!(required instanceof Promise)) return required
+      return required.then((one) =>
+        one.kind === 'refused' ? (uncheckedScopes(prompt?.definition, known) ?? one) : one,
+      )
     },
     get scoped() {
       return scoped
     },
   }
+}
+
+/** What the scopes are for arguments of which some are missing, so that they do not fit a schema. */
+function uncheckedScopes(
+  definition: { readonly scopes?: unknown } | undefined,
+  known: Readonly<Record<string, unknown>>,
+): ReturnType<NonNullable<Target['scopes']>> | undefined {
+  return scopesOf(definition?.scopes as Scopes<never> | undefined, undefined)?.(known)
 }
 
 function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {

@@ -7,11 +7,12 @@
  */
 
 import { misuse, RondoError } from '../errors.ts'
-import { isRecord } from '../lib/json.ts'
+import { isRecord, isThenable } from '../lib/json.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { CachePolicy, Scopes } from './definition.ts'
+import { HOOK_MS, inTime } from './hook.ts'
 import { describeProblems } from './schema/schema.ts'
 import type { Compiled } from './schema/standard.ts'
 
@@ -183,7 +184,10 @@ export function scopesOf(
     return () => required
   }
   const of = async (args: unknown): Promise<Required> => {
-    const given = await scopes(args as never)
+    const found: unknown = scopes(args as never)
+    const given = await (isThenable(found)
+      ? inTime(Promise.resolve(found), HOOK_MS, 'A function given as scopes')
+      : found)
     assertScopes('What the function scopes returns', given)
     return { kind: 'scopes', scopes: given }
   }

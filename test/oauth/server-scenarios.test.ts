@@ -6,8 +6,10 @@
 
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { createServer, generateKey, type LogEvent, type Server } from 'rondo'
 import { oauthResource } from 'rondo/oauth'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
+import { z } from 'zod'
 import { connectOlder } from '../support/older-client.ts'
 import { call, createProtectedServer, readChallenge, request } from '../support/protected-server.ts'
 import { connectTurns, lastEventId, responsesTo } from '../support/turns-client.ts'
@@ -126,6 +128,28 @@ describe('scope challenges', () => {
       'tickets:read tickets:write',
     ],
     [
+      'completion/complete',
+      { ref: { type: 'ref/prompt', name: 'note' }, argument: { name: 'team', value: 'blue' } },
+      'tickets:read team:blue',
+    ],
+    [
+      'completion/complete',
+      {
+        ref: { type: 'ref/prompt', name: 'note' },
+        argument: { name: 'topic', value: '' },
+        context: { arguments: { team: 'blue' } },
+      },
+      'tickets:read team:blue',
+    ],
+    [
+      'completion/complete',
+      {
+        ref: { type: 'ref/resource', uri: 'tickets://{team}/open' },
+        argument: { name: 'team', value: 'blue' },
+      },
+      'tickets:read team:blue',
+    ],
+    [
       'subscriptions/listen',
       { notifications: { resourceSubscriptions: ['tickets://all'] } },
       'tickets:read tickets:write',
@@ -180,6 +204,56 @@ describe('scope challenges', () => {
         code: -32603,
       })
     expect(ran).toEqual([])
+  })
+
+  /** Everything for which the function of an author is called: it never returns a list. */
+  const requestsOf = (server: Server, scopes: () => Promise<string[]>) => {
+    const complete = { word: async () => ['secret'] }
+    const input = z.object({ word: z.string() })
+    server.tool('tool', { scopes }, () => 'ran')
+    server.prompt('prompt', { scopes, input, complete }, () => 'ran')
+    server.resource('x://resource', { name: 'x', scopes }, () => 'ran')
+    server.template('x://{word}/template', { name: 'y', scopes, complete }, () => 'ran')
+    const argument = { name: 'word', value: 's' }
+    const rows: readonly [string, Record<string, unknown>][] = [
+      ['tools/call', call('tool')],
+      ['prompts/get', { name: 'prompt', arguments: { word: 'secret' } }],
+      ['resources/read', { uri: 'x://resource' }],
+      ['resources/read', { uri: 'x://secret/template' }],
+      ['subscriptions/listen', { notifications: { resourceSubscriptions: ['x://resource'] } }],
+      ['completion/complete', { ref: { type: 'ref/prompt', name: 'prompt' }, argument }],
+      ['completion/complete', { ref: { type: 'ref/resource', uri: 'x://{word}/template' }, argument }],
+    ]
+    return rows.map(([method, params]) => request(server, tokenOf(FULL), method, params))
+  }
+  const FAILED = { error: { code: -32603 } }
+
+  it('H2 T33 what asks for scopes with a function that rejects is refused, suggestions too', async () => {
+    const answers = await Promise.all(requestsOf(open().server, () => Promise.reject(new Error('no'))))
+    expect(answers).toMatchObject(answers.map(() => FAILED))
+  })
+
+  it('I2 a function of scopes that never settles is refused after 30 s, with a line in the log', async () => {
+    const events: LogEvent[] = []
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    onTestFinished(() => void vi.useRealTimers())
+    const server = createServer({
+      name: 'waits',
+      version: '1.0.0',
+      keys: generateKey('waits'),
+      log: (event) => void events.push(event),
+    })
+    let settled = 0
+    const sent = requestsOf(server, () => new Promise(() => {}))
+    for (const one of sent) void one.finally(() => (settled += 1))
+    await vi.advanceTimersByTimeAsync(29_000)
+    expect(settled).toBe(0)
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(await Promise.all(sent)).toMatchObject(sent.map(() => FAILED))
+    const errors = events.flatMap((event) => (event.event === 'warning' ? [String(event.error)] : []))
+    expect(errors).toHaveLength(sent.length)
+    for (const error of errors)
+      expect(error).toContain('A function given as scopes did not settle within 30000 ms')
   })
 })
 
@@ -248,6 +322,8 @@ describe('clients of earlier eras', () => {
       403,
       'tickets:read tickets:write tickets:refund',
     ])
+    const suggest = { ref: { type: 'ref/prompt', name: 'note' }, argument: { name: 'team', value: 'blue' } }
+    expect(await post('completion/complete', suggest)).toEqual([403, 'tickets:read team:blue'])
     expect(await post('tools/call', call('move', { amount: 500 }))).toEqual([
       403,
       'tickets:read tickets:refund',

@@ -61,6 +61,19 @@ export function createProtectedServer(options: Partial<ServerOptions> = {}): Pro
     ran.push('letter')
     return 'Dear customer'
   })
+  const note = z.object({ team: z.string(), topic: z.string() })
+  server.prompt(
+    'note',
+    {
+      input: note,
+      scopes: async ({ team }) => [`team:${team}`],
+      complete: { team: completes, topic: completes },
+    },
+    () => {
+      ran.push('note')
+      return 'Dear team'
+    },
+  )
   server.resource('tickets://all', { name: 'all', scopes: ['tickets:write'] }, () => {
     ran.push('tickets')
     return '[]'
@@ -75,6 +88,7 @@ export function createProtectedServer(options: Partial<ServerOptions> = {}): Pro
     {
       name: 'open',
       scopes: ({ team }) => [`team:${team}`],
+      complete: { team: completes },
     },
     ({ team }) => {
       ran.push('open')

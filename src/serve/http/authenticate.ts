@@ -10,6 +10,7 @@ import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Call, Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
+import { HOOK_MS, inTime } from '../../tool/hook.ts'
 import type { Service } from '../service.ts'
 import { type HttpResponse, refusal } from './line.ts'
 
@@ -56,9 +57,6 @@ export interface ProtectedResource {
 export type Identified =
   | { readonly kind: 'known'; readonly principal: Principal | undefined }
   | { readonly kind: 'refused'; readonly response: HttpResponse; readonly reason?: string }
-
-/** How long a hook may take. A hook that never settles would otherwise hold its request forever. */
-export const HOOK_MS = 30_000
 
 /** What `authenticate` learns of a request. */
 export type Arriving = Omit<AuthRequest, 'headers'> & {
@@ -114,13 +112,6 @@ export function identify(
   } catch (error) {
     return failed(error)
   }
-}
-
-export function inTime(verdict: Promise<unknown>, ms: number, hook: string): Promise<unknown> {
-  return new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(misuse(`${hook} did not settle within ${ms} ms`)), ms)
-    verdict.then(resolve, reject).finally(() => clearTimeout(late))
-  })
 }
 
 function judge(verdict: unknown, onError: (error: unknown) => void): Identified {
