@@ -158,7 +158,10 @@ export interface TaskPage {
 }
 
 export interface TaskEngine {
-  /** Rejects with `LIMIT_TASKS` if the owner has too many unfinished tasks. */
+  /**
+   * Rejects with `LIMIT_TASKS` if the owner has too many unfinished tasks, and with `PEER_TASK` if the id belongs to a task that has
+   * expired or has another owner.
+   */
   create(task: NewTask): Promise<TaskView>
   get(id: string, owner: TaskOwner): Promise<TaskView | undefined>
   deliver(id: string, owner: TaskOwner, answers: ReadonlyMap<string, Sealed>): Promise<Delivery>
@@ -253,9 +256,12 @@ export interface EngineOptions {
 /** Characters of 128 random bits, with which every id begins. */
 const RANDOM = 22
 
-/** An id that cannot be guessed: 128 random bits, then the note, if there is one, which anybody can read. */
-export function createTaskId(note = ''): string {
-  const random = drawId()
+/**
+ * An id that cannot be guessed: 128 random bits, then the note, if there is one, which anybody can read. `secret` has the bits of
+ * an id that must be the same each time.
+ */
+export function createTaskId(note = '', secret?: Uint8Array): string {
+  const random = secret ? Buffer.from(secret.subarray(0, 16)).toString('base64url') : drawId()
   return note === '' ? random : `${random}_${Buffer.from(note).toString('base64url')}`
 }
 

@@ -61,7 +61,7 @@ export interface Taker {
 export type Creation =
   /** With a lease if a taker was named and the task is new: it is already claimed. */
   | { readonly kind: 'created'; readonly view: TaskView; readonly lease?: Lease }
-  /** The id is taken by another owner. */
+  /** The id is that of a task of another owner, or of one that has expired. */
   | { readonly kind: 'conflict' }
   | { readonly kind: 'limit' }
 

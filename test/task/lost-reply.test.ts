@@ -1,16 +1,18 @@
 /**
- * A reply that creates a task gets lost, and its client calls again (R6): there are two tasks, and the client knows one of
- * them. In every dialect the other one runs its steps and asks its questions, but runs no effect.
+ * A reply that creates a task gets lost, and its client calls again. In a first request (R6) there are two tasks, and the client
+ * knows one of them. In every dialect the other one runs its steps and asks its questions, but runs no effect. After rounds the
+ * flow is known, and there is one task (I5).
  */
 
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
-import { createServer, type Server } from 'rondo'
+import { createServer, type Server, type ServerOptions } from 'rondo'
 import { createRondo } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { connectOlder } from '../support/older-client.ts'
-import { until } from '../support/store/store-harness.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import { type Database, until } from '../support/store/store-harness.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
@@ -18,6 +20,8 @@ const closing: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   await Promise.all(closing.splice(0).map((close) => close()))
 })
+
+const one = (store: Store) => () => store
 
 /** What happened outside. */
 interface World {
@@ -39,8 +43,8 @@ async function pay(world: World, ctx: Work): Promise<string> {
   return 'paid'
 }
 
-function start(world: World, store: Store): Server {
-  const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store })
+function start(world: World, store: Store, options: Partial<ServerOptions> = {}): Server {
+  const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store, ...options })
   server.tool('pay', { task: 'auto' }, (_args, ctx) => pay(world, ctx))
   server.tool('ask', { task: 'auto' }, async (_args, ctx) => {
     if (!(await ctx.confirm('sure', 'Pay?'))) return 'kept'
@@ -163,15 +167,56 @@ describe('a task', () => {
     expect(await store.tasks.list({ id: lost })).toMatchObject([{ status: 'input_required' }])
   })
 
-  it('R6 of a call that arrived with a requestState need not wait: it has the same keys every time', async () => {
+  const databases: readonly [string, () => Promise<Pick<Database, 'open' | 'close'>>][] = [
+    ['memory', async () => ({ open: one(createMemoryStore()), close: async () => {} })],
+    ['SQLite', createSqliteDatabase],
+  ]
+
+  it.each(databases)(
+    'I5 of a call that arrived with a requestState is one, however often it is sent: %s',
+    async (_name, create) => {
+      const world: World = { paid: new Set(), steps: 0 }
+      const database = await create()
+      const [server, other] = [start(world, database.open()), start(world, database.open())]
+      const { requestState } = (await send(server, 'tools/call', { name: 'late' })).result ?? {}
+      const again = { name: 'late', requestState, inputResponses: yes }
+      const first = await Promise.all([server, other].map((one) => send(one, 'tools/call', again)))
+      const id = String(first[0]?.result?.taskId)
+      await settled(server, id)
+      const last = await send(other, 'tools/call', again)
+      expect(new Set([...first, last].map(({ result }) => result?.taskId))).toEqual(new Set([id]))
+      expect(last).toMatchObject({ result: { status: 'completed' } })
+      expect(world).toMatchObject({ steps: 1, paid: { size: 1 } })
+      await Promise.all(closing.splice(0).map((close) => close()))
+      await database.close()
+    },
+  )
+
+  it('I4 of another branch of the same state is another task', async () => {
     const world: World = { paid: new Set(), steps: 0 }
-    const store = createMemoryStore()
-    const server = start(world, store)
+    const server = start(world, createMemoryStore())
+    const { requestState } = (await send(server, 'tools/call', { name: 'late' })).result ?? {}
+    const no = { sure: { action: 'decline' } }
+    const ids: unknown[] = []
+    for (const inputResponses of [yes, no, { sure: { action: 'accept', content: { confirm: false } } }]) {
+      const { result } = await send(server, 'tools/call', { name: 'late', requestState, inputResponses })
+      ids.push(result?.taskId)
+      await settled(server, String(result?.taskId))
+    }
+    expect(new Set(ids).size).toBe(3)
+    expect(world.paid.size).toBe(3)
+  })
+
+  it('I5 that has expired is not begun again', async () => {
+    const clock = { now: Date.now() }
+    const world: World = { paid: new Set(), steps: 0 }
+    const store = createMemoryStore({ now: () => clock.now })
+    const server = start(world, store, { now: () => clock.now, tasks: { ttlMs: 60_000 } })
     const { requestState } = (await send(server, 'tools/call', { name: 'late' })).result ?? {}
     const again = { name: 'late', requestState, inputResponses: yes }
-    const replies = await Promise.all([send(server, 'tools/call', again), send(server, 'tools/call', again)])
-    expect(new Set(replies.map(({ result }) => result?.taskId)).size).toBe(2)
-    await until('both ends', async () => (await store.tasks.list({ status: 'completed' })).length === 2)
-    expect(world).toMatchObject({ steps: 2, paid: { size: 1 } })
+    await settled(server, String((await send(server, 'tools/call', again)).result?.taskId))
+    clock.now += 60_000
+    expect(await send(server, 'tools/call', again)).toMatchObject({ error: { message: 'Task not found' } })
+    expect(world).toMatchObject({ steps: 1, paid: { size: 1 } })
   })
 })

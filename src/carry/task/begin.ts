@@ -5,6 +5,7 @@
 
 import { RondoError } from '../../errors.ts'
 import { type Journal, narrowJournal } from '../../journal/journal.ts'
+import { canonicalJson } from '../../lib/json.ts'
 import { nameCapabilities } from '../../protocol/common/request.ts'
 import { type Reply, TASKS_EXTENSION } from '../../protocol/reply.ts'
 import type { RunReport } from '../../replay/run-state.ts'
@@ -57,6 +58,23 @@ export function continueAsTask(round: Round, { journal }: RunReport): Promise<Re
   return beginTask(round, tasks, journal, journal.manual !== undefined)
 }
 
+/**
+ * What the id of the task is made of if its flow is known: a request that is sent again finds the task that it began (I5). Like the
+ * key of an effect it depends on the answers of the flow, not on step results (R7): another branch is another task (I4).
+ */
+function branchOf({ host, call, beginning }: Round): Uint8Array | undefined {
+  if (call.requestState === undefined) return undefined
+  const { entries, kept, manual, seed } = beginning.journal
+  const given = entries.flatMap((entry) =>
+    'question' in entry ? [[entry.key, entry.question, entry.answer]] : [],
+  )
+  const brought = solicited(beginning, call.inputResponses)
+  return host.platform.derive(
+    seed,
+    `task:${canonicalJson([given, kept ?? {}, manual ?? null, brought ?? {}])}`,
+  )
+}
+
 /** `brings`: the request's own responses have not been used yet. */
 async function beginTask(
   round: Round,
@@ -66,7 +84,7 @@ async function beginTask(
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
   await host.keys.ready()
-  const id = createTaskId(noteScopes(await needOfTarget(target, call.args)))
+  const id = createTaskId(noteScopes(await needOfTarget(target, call.args)), branchOf(round))
   const owner = ownerOf(host, principal)
   const { method, args, protocolVersion, capabilities, clientInfo, relatedTaskIds } = call
   const plan: TaskPlan = {

@@ -88,7 +88,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
       )
       if (creation.kind === 'created') return creation.view
       if (creation.kind === 'limit') throw new RondoError('LIMIT_TASKS')
-      throw misuse('This task id belongs to another owner: call createTaskId() for every task')
+      throw new RondoError('PEER_TASK')
     },
     get: async (id, owner) => (isTaskId(id) ? get(id, owner) : undefined),
     async deliver(id, owner, answers) {

@@ -8,7 +8,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import { misuse, RondoError } from '../../errors.ts'
+import { RondoError } from '../../errors.ts'
 import { repeat, type StoreClock, storeClock } from '../../lib/clock.ts'
 import { report, settled } from '../engine/claim-loop.ts'
 import { assertTask, createWatch, storable } from '../engine/lease-engine.ts'
@@ -153,7 +153,7 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
       const isNew = creation.kind === 'created' && creation.view.createdAt === at
       if (admission === 'new' && !isNew) await admissions.undo(task, at)
       if (creation.kind === 'created') return decodeView(creation.view)
-      throw misuse('This task id belongs to another owner: call createTaskId() for every task')
+      throw new RondoError('PEER_TASK')
     },
     get: async (id, owner) => (isTaskId(id) ? get(id, owner) : undefined),
     async deliver(id, owner, answers) {
