@@ -22,7 +22,7 @@ const servers: Server[] = []
 const accept = (content: object) => ({ action: 'accept', content })
 const age = z.object({ age: z.int().min(18) })
 /** The text before a question that is asked again. */
-const WRONG = '\\n\\nHow old?'
+const WRONG = 'at least 18. How old?'
 const name = z.object({ name: z.string() })
 
 afterEach(async () => {
