@@ -331,7 +331,7 @@ const FLEET_FAULTS: readonly FleetFault[] = [
   },
   {
     name: 'does not count what an owner has',
-    caughtBy: 'I3 J1 refuses what would take an owner over its limit, and counts nobody else',
+    caughtBy: 'I3 J1 T27 refuses what would take an owner over its limit, and counts nobody else',
     weaken: ({ records }) => ({
       records: records && {
         ...records,
