@@ -17,7 +17,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
 import { isLoopback } from '../lib/address.ts'
-import { mountedHere } from '../serve/development.ts'
+import { loadInDevelopment, mountedHere } from '../serve/development.ts'
 import { createAllowList } from '../serve/http/admission.ts'
 import { toListenError } from '../serve/http/listen.ts'
 import type { Server } from '../serve/server.ts'
@@ -41,7 +41,14 @@ export interface Loaded {
   readonly isOfficial: boolean
 }
 
-export async function loadServer(path: string): Promise<Loaded> {
+export function loadServer(path: string): Promise<Loaded> {
+  return new Promise((resolve, reject) => {
+    const onServe = (): void => reject(new LoadError(listening(path)))
+    loadInDevelopment(() => findServer(path), onServe).then(resolve, reject)
+  })
+}
+
+async function findServer(path: string): Promise<Loaded> {
   const module = await load(path)
   const named = Object.entries(module).filter(([, value]) => isServer(value) || isOfficial(value))
   const [name = '', found] =
@@ -128,7 +135,7 @@ function commonJs(path: string): string {
 
 function listening(path: string): string {
   return [
-    `${path} starts listening itself and exports no server.`,
+    `${path} starts listening itself.`,
     'Write "export default server" in place of "server.listen()", and this command listens for it.',
     'Or run the file yourself, and pass its URL to a command: rondo tools http://127.0.0.1:3000/mcp',
   ].join('\n')

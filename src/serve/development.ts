@@ -29,6 +29,8 @@ export interface Development {
   reworded?(): readonly string[]
   /** Called with the store of every server that has one. */
   store?(store: Store | EngineStore): void
+  /** Called by `listen` and `stdio` instead of serving, while a file is loaded whose server this process is to serve. */
+  onServe?: () => void
   /** What was mounted on servers that are not ours, which cannot stop it. */
   mounted?: Mounted[]
 }
@@ -61,6 +63,29 @@ type Slot = { [SLOT]?: Development }
 export function develop(hook: Development): void {
   const slot = globalThis as Slot
   slot[SLOT] = hook
+}
+
+/**
+ * Runs `load`, during which no server of this process serves by itself: `onServe` is called instead. A file that also does
+ * more than it exports would otherwise open its real port before the command can refuse it.
+ */
+export async function loadInDevelopment<T>(load: () => Promise<T>, onServe: () => void): Promise<T> {
+  const hook = (globalThis as Slot)[SLOT]
+  if (hook === undefined) return load()
+  hook.onServe = onServe
+  try {
+    return await load()
+  } finally {
+    hook.onServe = undefined
+  }
+}
+
+/** A promise that never settles if the server must not serve now. */
+export function heldInDevelopment(): Promise<never> | undefined {
+  const onServe = (globalThis as Slot)[SLOT]?.onServe
+  if (onServe === undefined) return undefined
+  onServe()
+  return new Promise(() => {})
 }
 
 type Affected = Pick<

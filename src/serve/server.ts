@@ -8,7 +8,7 @@ import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
-import { inDevelopment } from './development.ts'
+import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
@@ -238,6 +238,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     notReady: () => readiness.check(),
     async listen(listenOptions) {
       assertListenOptions(listenOptions)
+      await heldInDevelopment()
       if (service.state.draining) {
         throw misuse(
           'This server was closed or drained, and refuses every call: create another one to listen again.',
@@ -256,6 +257,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     },
     async stdio(stdioOptions) {
       assertStdioNames(stdioOptions)
+      await heldInDevelopment()
       const began = now()
       await prepare()
       startWork(stdioOptions)

@@ -428,7 +428,8 @@ describe('bad input', () => {
     [
       'listens by itself',
       `import { createServer } from '${index}'
-       await createServer({ name: 'x', version: '1' }).listen({ port: 0 })`,
+       await createServer({ name: 'x', version: '1' }).listen({ port: 0 })
+       console.error('It listens')`,
       /starts listening itself/,
     ],
     ['exits', 'process.exit(3)', /exit code 3/],
@@ -443,6 +444,7 @@ describe('bad input', () => {
   ])('a file that %s: a sentence, exit code 1, and no process', async (_what, source, message) => {
     const { code, stderr, stdout } = await home.run(['console', file(source), '--port', '0'])
     expect(stderr).toMatch(message)
+    expect(stderr).not.toContain('It listens')
     expect([code, stdout]).toEqual([1, ''])
   })
 
