@@ -108,6 +108,55 @@ describe('negotiating a revision', () => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({ code })
   })
 
+  it.each([
+    ['an error', refusing(-32601, 404), /server\/discover failed: no \(-32601\)/],
+    ['a status', () => new Response('x', { status: 404 }), /server\/discover failed: .*HTTP status 404/],
+    ['other versions', unsupported(['2025-11-25']), /it speaks 2025-11-25/],
+  ])(
+    'says what server/discover returned where mode allows only 2026-07-28: %s',
+    async (_what, reply, why) => {
+      const sent: string[] = []
+      const server = discovering(reply)
+      const fetch = async (request: Request) => {
+        sent.push(((await request.clone().json()) as Message).method)
+        return server.fetch(request)
+      }
+      const connecting = connect({ fetch }, { mode: '2026-07-28' })
+      await expect(connecting).rejects.toMatchObject({
+        code: 'PEER_ERA',
+        message: expect.stringMatching(why),
+      })
+      await expect(connecting).rejects.not.toThrow(/initialize/)
+      expect(sent).toEqual(['server/discover'])
+    },
+  )
+
+  it.each([
+    [429, 'PEER_HTTP', /HTTP status 429, too many requests: retry later/],
+    [500, 'PEER_HTTP', /HTTP status 500/],
+    [400, 'PEER_ERA', /neither server\/discover nor initialize, which failed: no \(-32000\)/],
+  ])('reports what initialize returned: status %d with a JSON-RPC error', async (status, code, why) => {
+    const fetch = async (request: Request) => {
+      const { id, method } = (await request.json()) as Message
+      return method === 'initialize' ? refusing(-32000, status)(id) : refusing(-32601, 404)(id)
+    }
+    await expect(connect({ fetch })).rejects.toMatchObject({ code, message: expect.stringMatching(why) })
+  })
+
+  it('names auth at a 401, unless the caller logs in', async () => {
+    const reply = () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer' } })
+    await expect(connect(discovering(reply))).rejects.toThrow(
+      /pass auth \(oauth\(\) of rondo\/client\/oauth\)/,
+    )
+    const headers = { authorization: 'Bearer old' }
+    await expect(connect(discovering(reply), { headers })).rejects.toThrow(/does not accept the credentials/)
+    const auth = { open: () => ({ credential: async () => undefined, refused: async () => false }) }
+    const fetch = async () => reply()
+    await expect(connect('http://127.0.0.1/mcp', { fetch, auth: auth as never })).rejects.not.toThrow(
+      /auth \(/,
+    )
+  })
+
   it('passes a login challenge on to the caller', async () => {
     const reply = () =>
       new Response(null, { status: 401, headers: { 'WWW-Authenticate': 'Bearer realm="x"' } })

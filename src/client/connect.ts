@@ -36,6 +36,7 @@ import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { createCache, noCache } from './reader.ts'
 import { openSession } from './session/session.ts'
 import { openPlatformHttp, openProcess } from './transport/platform.ts'
+import { statusError } from './transport/response-reader.ts'
 import type { StdioTarget } from './transport/stdio.ts'
 import { createFetchTransport, type FetchLike, guard, type Transport } from './transport/transport.ts'
 
@@ -159,8 +160,20 @@ export async function connect(target: ConnectTarget, options: ConnectOptions = {
     })
   } catch (error) {
     await peer.close()
-    throw error
+    throw withLoginHint(error, options)
   }
+}
+
+/** Says how to log in, if the server wants that and the caller did nothing about it. */
+function withLoginHint(error: unknown, { auth, headers }: ConnectOptions): unknown {
+  if (!(error instanceof RondoError) || error.code !== 'PEER_HTTP' || auth !== undefined) return error
+  const { data, cause } = error
+  if (!isRecord(data) || data.status !== 401) return error
+  const how =
+    headers === undefined
+      ? 'It requires a login: pass auth (oauth() of rondo/client/oauth), or headers with a token'
+      : 'It does not accept the credentials in headers; auth (oauth() of rondo/client/oauth) can log in'
+  return new RondoError('PEER_HTTP', `${reasonOf(error)}. ${how}.`, { data, cause })
 }
 
 function taskModeOf(tasks: ConnectOptions['tasks'] = true): TaskMode {
@@ -206,6 +219,9 @@ async function openHttp(
 // `server/discover` is sent first. A server that refuses it and names a version we share is asked again in that version. Any
 // other JSON-RPC response shows an older era, as do an HTTP status such as 404 or 405, and a process that stays silent or
 // exits: then `initialize` follows. A login, a failing server or a body that is not a message shows nothing, and is an error.
+//
+// A process is started once more if the first request spoiled it: it exited, or it is a bridge whose server was initialized
+// for that request and now refuses `initialize`.
 
 /** The revision to speak; `auto` negotiates it. */
 export type Mode = 'auto' | Revision
@@ -238,24 +254,48 @@ const OLDER_STATUSES = new Set<unknown>([400, 404, 405, 406, 415])
 /** Sets the dialect of the peer, and its channel where there is a session. */
 async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discovery> {
   const { mode = 'auto' } = options
-  if (mode !== 'auto' && mode !== '2026-07-28') return initialize(peer, [mode], options)
+  if (mode === '2026-07-28') return discoverOnly(peer, options)
+  if (mode !== 'auto') return initialize(peer, [mode], options)
   const finding = await probe(peer, options)
   if (finding.kind === 'rounds') return finding.discovery
-  if (mode !== 'auto') throw older(finding)
-  if (finding.cause?.code === 'PEER_GONE' && options.reopen) {
-    await peer.transport.close()
-    peer.transport = await options.reopen()
-  }
+  const { offered } = finding
+  const versions = sessionVersions(offered, options)
+  const isGone = finding.cause?.code === 'PEER_GONE'
+  if (isGone) await restart(peer, options)
   try {
-    return await initialize(peer, sessionVersions(finding.offered, options), options)
+    return await initialize(peer, versions, options)
   } catch (error) {
-    if (!(error instanceof RondoError) || !isRefusal(error)) throw error
+    const mayRestart = peer.transport.kind === 'stdio' && !isGone
+    if (!(error instanceof RondoError) || !(isRefusal(error) || (mayRestart && error.code === 'PEER_GONE')))
+      throw error
     // The process was only slow to start, and knows the first request after all.
-    const offered = error instanceof PeerError ? versionsIn(error.peer) : []
-    const late = chooseDialect(offered) && (await probe(peer, { ...options, silenceMs: undefined }))
+    const named = error instanceof PeerError ? versionsIn(error.peer) : []
+    const late = chooseDialect(named) && (await probe(peer, { ...options, silenceMs: undefined }))
     if (late?.kind === 'rounds') return late.discovery
-    throw older({ ...finding, cause: error })
+    if (!mayRestart || !(await restart(peer, options))) throw noSharedVersion(offered, error)
+    return initialize(peer, versions, options).catch((second: unknown) => {
+      throw second instanceof RondoError && isRefusal(second) ? noSharedVersion(offered, second) : second
+    })
   }
+}
+
+/** Starts the process again. Returns false if the target is not a process. */
+async function restart(peer: Peer, { reopen }: Negotiation): Promise<boolean> {
+  if (!reopen || peer.transport.kind !== 'stdio') return false
+  await peer.transport.close()
+  peer.transport = await reopen()
+  return true
+}
+
+/** Silence is no evidence here: the process has all of its time. */
+async function discoverOnly(peer: Peer, options: Negotiation): Promise<Discovery> {
+  const finding = await probe(peer, { ...options, silenceMs: undefined })
+  if (finding.kind === 'rounds') return finding.discovery
+  const { offered, cause } = finding
+  if (cause?.code === 'PEER_GONE' || cause?.code === 'LIMIT_CLIENT_TIMEOUT') throw cause
+  const found = offered ? `it speaks ${listVersions(offered)}` : `server/discover failed: ${reasonOf(cause)}`
+  const detail = `The server does not speak 2026-07-28, the only revision that mode allows; ${found}. With mode: 'auto' this client also tries older revisions.`
+  throw new RondoError('PEER_ERA', detail, { cause })
 }
 
 /** The versions to try, best first: those that the server offers, or all of them with the draft last. */
@@ -311,8 +351,11 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
     peer.dialect = dialect
     received = await discover(peer, options)
     // It offers our version and refuses it, so a handshake would not help.
-    if (received.kind === 'error')
-      throw older({ kind: 'older', offered, cause: new PeerError(received.error) })
+    if (received.kind === 'error') {
+      const cause = new PeerError(received.error)
+      const detail = `The server offers ${listVersions(offered)}, and refuses it: ${reasonOf(cause)}`
+      throw new RondoError('PEER_ERA', detail, { cause })
+    }
   }
   if (received.kind === 'absent') return { kind: 'older', cause: received.cause }
   if (received.kind === 'error') return { kind: 'older', cause: new PeerError(received.error) }
@@ -351,10 +394,7 @@ async function discover(
       },
     )
     if (received.kind !== 'error' || status < 300 || OLDER_STATUSES.has(status)) return received
-    throw new RondoError('PEER_HTTP', `The server responded with HTTP status ${status}`, {
-      data: { status },
-      cause: new PeerError(received.error),
-    })
+    throw statusError({ status }, new PeerError(received.error))
   } catch (error) {
     if (!(error instanceof RondoError)) throw error
     const quiet = line && (error.code === 'LIMIT_CLIENT_TIMEOUT' || error.code === 'PEER_GONE')
@@ -376,13 +416,28 @@ function versionsIn({ data }: WireError): readonly unknown[] {
   return isRecord(data) && Array.isArray(data.supported) ? data.supported : []
 }
 
-function older({ offered, cause }: Extract<ProbeResult, { kind: 'older' }>): RondoError {
+function listVersions(offered: readonly unknown[]): string {
+  const named = offered.filter((one) => typeof one === 'string').join(', ')
+  return cleanText(named, MAX_SHOWN) || 'no version it names'
+}
+
+/** Our sentence, without the code in front of it. */
+function reasonOf(cause: RondoError | undefined): string {
+  return cause?.message.replace(/^\[\w+\] /, '') ?? 'no reason is known'
+}
+
+/** `cause` is how `initialize` failed, after `server/discover` did. */
+function noSharedVersion(offered: readonly unknown[] | undefined, cause: RondoError): RondoError {
+  const reason = reasonOf(cause)
+  if (/already initiali[sz]ed/i.test(reason)) {
+    const detail = `The server refuses initialize: ${reason}. A proxy in front of it seems to share one session among its clients; restart the proxy, or run one for this client.`
+    return new RondoError('PEER_ERA', detail, { cause })
+  }
   const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
-  const named = offered?.filter((one) => typeof one === 'string').join(', ') ?? ''
-  const theirs = cleanText(named, MAX_SHOWN) || 'no version it names'
   const finding = offered
-    ? `The server speaks ${theirs}`
-    : 'The server responds neither to server/discover nor to initialize'
-  const text = `${finding}; this client speaks ${ours}. Is this an MCP endpoint?`
-  return new RondoError('PEER_ERA', text, { cause })
+    ? `The server speaks ${listVersions(offered)}, and initialize failed: ${reason}`
+    : `The server knows neither server/discover nor initialize, which failed: ${reason}`
+  return new RondoError('PEER_ERA', `${finding}. This client speaks ${ours}. Is this an MCP endpoint?`, {
+    cause,
+  })
 }

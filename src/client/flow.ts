@@ -5,11 +5,13 @@
  */
 
 import { RondoError } from '../errors.ts'
+import { cleanText } from '../form/clean-text.ts'
 import { sleep } from '../lib/clock.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Received } from '../protocol/reply.ts'
 import type { RoundResult } from './client.ts'
 import { type DriveResult, type Driving, type Flows, sendOptions, withLimits } from './flow-options.ts'
-import { openLeg, PeerError, type SendOptions } from './peer.ts'
+import { MAX_MESSAGE, openLeg, PeerError, type SendOptions } from './peer.ts'
 import {
   becomeTask,
   deadlineOf,
@@ -22,6 +24,7 @@ import {
   type PendingCall,
   pauseOf,
 } from './pending.ts'
+import { answerableKinds } from './question.ts'
 import { createPushedRounds, fulfil, takeRound, vetRound } from './round.ts'
 import { followTask } from './task/follow.ts'
 import { dropTask } from './task/strategy.ts'
@@ -108,6 +111,8 @@ async function sendOnce<R extends FlowRequest>(
   const received = await sendLeg(flows, leg, { ...sending, onQuestion: pushed.take })
   if (received.kind === 'error') throw new PeerError(received.error)
   if (received.kind === 'complete') {
+    const unasked = options.suspends ? unaskedIn(flows, received.result) : undefined
+    if (unasked !== undefined) throw unasked
     return { status: 'complete', result: received.result as unknown as FlowResult<R>, rounds: pushed.rounds }
   }
   if (received.kind === 'task') {
@@ -134,8 +139,11 @@ export async function sendRound<R extends FlowRequest>(
   switch (received.kind) {
     case 'error':
       throw new PeerError(received.error)
-    case 'complete':
+    case 'complete': {
+      const unasked = unaskedIn(flows, received.result)
+      if (unasked !== undefined) throw unasked
       return { resultType: 'complete', result: received.result as unknown as FlowResult<R> }
+    }
     case 'task':
       throw new RondoError('PEER_ANSWER', 'The server made this call a task, which the client did not allow')
     case 'input_required': {
@@ -148,6 +156,28 @@ export async function sendRound<R extends FlowRequest>(
       }
     }
   }
+}
+
+/** How servers of these revisions put it that the client did not declare what they need to ask. */
+const UNASKED = /cannot be asked|\belicitation\b/i
+
+/**
+ * In a session the handshake declares what may be asked, which is nothing without handlers. A server that wants to ask then
+ * returns an error as its result, and a caller who waits for a question would take it for the end of the work.
+ */
+function unaskedIn(
+  { peer, answers }: Flows,
+  result: Readonly<Record<string, unknown>>,
+): RondoError | undefined {
+  if (!peer.channel.discovery || result.isError !== true || answerableKinds(answers).has('form'))
+    return undefined
+  const [first] = Array.isArray(result.content) ? result.content : []
+  const text: unknown = isRecord(first) ? first.text : undefined
+  if (typeof text !== 'string' || !UNASKED.test(text)) return undefined
+  const why = `Nobody can be asked: this session of ${peer.dialect.version} declared no handlers, so the server does not ask. Pass handlers to connect (answers).`
+  return new RondoError('INPUT_PENDING', `${why} The server returned: ${cleanText(text, MAX_MESSAGE)}`, {
+    data: result,
+  })
 }
 
 /** The `task` field, in dialects where the client asks for tasks. */

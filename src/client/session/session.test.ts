@@ -257,3 +257,34 @@ describe('a request that is served only after a URL was visited', () => {
     expect(after).toMatchObject({ status: 'complete', rounds: 1 })
   })
 })
+
+describe('a call that is started without handlers', () => {
+  const failing = (text: string) =>
+    scriptSession({
+      onCall(stream) {
+        const result = { content: [{ type: 'text', text }], isError: true }
+        stream.send({ id: stream.message.id, result })
+        stream.end()
+      },
+    })
+  const request = { method: 'tools/call', name: 't', arguments: {} } as const
+
+  it.each([
+    'This client cannot be asked: it lacks the capability elicitation.form. The tool asks the user: "Sure?"',
+    'Client does not support form elicitation.',
+  ])('C10 fails, and says that nobody can be asked: %s', async (text) => {
+    await using client = await connect(failing(text))
+    const expected = { code: 'INPUT_PENDING', message: expect.stringMatching(/Nobody can be asked.*answers/) }
+    await expect(client.start(request)).rejects.toMatchObject(expected)
+    await expect(client.round(request)).rejects.toMatchObject(expected)
+    // With callTool, the error of the tool is the result.
+    expect(await client.callTool('t')).toMatchObject({ isError: true })
+  })
+
+  it('C10 returns every other error of the tool as its result, and this one too if there is a handler', async () => {
+    await using client = await connect(failing('The disk is full'))
+    expect(await client.start(request)).toMatchObject({ status: 'complete', result: { isError: true } })
+    await using able = await connect(failing('cannot be asked'), { answers: ADA })
+    expect(await able.start(request)).toMatchObject({ status: 'complete', result: { isError: true } })
+  })
+})

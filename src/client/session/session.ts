@@ -10,7 +10,7 @@ import { cleanText } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { ListenFilter, RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
-import type { Notice } from '../../protocol/reply.ts'
+import type { Notice, WireError } from '../../protocol/reply.ts'
 import {
   decodeInitialize,
   decodeOutcome,
@@ -20,6 +20,7 @@ import {
 } from '../../protocol/rev-2025-11-25/client.ts'
 import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
 import { openLeg, type PeerChannel, PeerError, requestHeaders, type SendOptions } from '../peer.ts'
+import { statusError } from '../transport/response-reader.ts'
 import { createInbox, type Inbox } from './inbox.ts'
 import {
   createLink,
@@ -157,9 +158,9 @@ function openStream(link: SessionLink, inbox: Inbox, onGap: () => void): AbortCo
 
 /** Sends `initialize` and `notifications/initialized`. Sets version, session id and epoch of the link. */
 async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Promise<Discovery> {
-  const { message, session } = await introduce(link, inbox, hand)
+  const { message, session, status } = await introduce(link, inbox, hand)
   const outcome = decodeOutcome(message)
-  if (outcome.kind === 'error') throw new PeerError(outcome.error)
+  if (outcome.kind === 'error') throw refusalOf(outcome.error, status)
   const discovery = outcome.kind === 'complete' ? decodeInitialize(outcome.result) : undefined
   if (discovery === undefined) throw new RondoError('PEER_ANSWER', 'The response to initialize is not valid')
   const [version = ''] = discovery.supportedVersions
@@ -177,14 +178,21 @@ async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Pro
   return discovery
 }
 
+/** An overloaded or failing server refuses nothing: the status counts, whatever its body says. */
+function refusalOf(error: WireError, status: number): RondoError {
+  const cause = new PeerError(error)
+  return status === 429 || status >= 500 ? statusError({ status }, cause) : cause
+}
+
 async function introduce(
   link: SessionLink,
   inbox: Inbox,
   hand: Handshake,
-): Promise<{ message: unknown; session: string | undefined }> {
+): Promise<{ message: unknown; session: string | undefined; status: number }> {
   const { 'MCP-Protocol-Version': _, ...own } = headersOf(hand.version)
   const leg = openLeg(link.clock, { timeoutMs: hand.timeoutMs ?? link.limits.timeoutMs }, hand.signal)
   let session: string | undefined
+  let status = 200
   const id = hand.nextId()
   try {
     const message = await link.transport.exchange({
@@ -196,12 +204,13 @@ async function introduce(
       repeatable: true,
       pause: leg.pause,
       onHead(head) {
+        status = head.status
         session = sessionIn(head)
       },
       onRequest: (request) => inbox.handleRequest(request),
       onNotification: (notification) => inbox.handleNotification(notification),
     })
-    return { message, session }
+    return { message, session, status }
   } finally {
     leg.end()
   }

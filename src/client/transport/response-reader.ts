@@ -210,12 +210,16 @@ export function parseChallenges(header: string): readonly Challenge[] {
 }
 
 /** The HTTP status as an error, with the challenges if there are any. */
-function statusError({ status, challenge }: ResponseHead): RondoError {
+export function statusError(
+  { status, challenge }: Pick<ResponseHead, 'status' | 'challenge'>,
+  cause?: RondoError,
+): RondoError {
   const challenges = parseChallenges(challenge ?? '')
   const data = { status, ...(challenge && { challenge, challenges }) }
   const said = challenges.map(summary).join('; ')
-  const text = `The server responded with HTTP status ${status}${said && ` (${said})`}`
-  return new RondoError('PEER_HTTP', text, { data })
+  const why = status === 429 ? ', too many requests: retry later' : ''
+  const text = `The server responded with HTTP status ${status}${why}${said && ` (${said})`}`
+  return new RondoError('PEER_HTTP', text, { data, cause })
 }
 
 const SHOWN = ['error', 'error_description', 'scope', 'realm', 'resource_metadata']
