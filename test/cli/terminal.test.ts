@@ -115,11 +115,18 @@ describe('a confirmation', () => {
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'deleted all\n' })
   })
 
-  it('without fields is declined by Enter alone', async () => {
+  it('without fields is neither approved nor declined by Enter alone', async () => {
     const terminal = call('approve')
     await terminal.see('◆  Go ahead?')
     await terminal.see('Later')
     terminal.press(enter)
+    await terminal.see('Decline? The server is told that you refuse to answer.')
+    await terminal.see('● No, go back')
+    terminal.press(enter)
+    await terminal.see('◆  Go ahead?')
+    terminal.press(enter)
+    await terminal.see('Yes, decline')
+    terminal.press(down, enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'answer: decline\n' })
   })
 
@@ -148,20 +155,23 @@ describe('a single choice', () => {
     expect([code, stdout]).toEqual([0, 'seat: aisle\n'])
   })
 
-  it('is not sent by Enter alone', async () => {
+  it('is reviewed after Enter alone, and the review starts on Send', async () => {
     const terminal = call('seat')
     await terminal.see('Later')
     terminal.press(enter)
+    await terminal.see('Seat: window')
     await terminal.see('Send this?')
-    await terminal.see('● Change an answer')
-    terminal.press(ctrlC)
-    expect((await terminal.end()).code).toBe(130)
+    await terminal.see('● Send')
+    terminal.press(enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'seat: window\n' })
   })
 
   it('can be declined, or left for later', async () => {
     const declined = call('seat')
     await declined.see('Later')
     declined.press(down, down, enter)
+    await declined.see('Yes, decline')
+    declined.press(down, enter)
     expect(await declined.end()).toMatchObject({ code: 1 })
     const later = call('seat')
     await later.see('Later')
@@ -171,12 +181,24 @@ describe('a single choice', () => {
 })
 
 describe('declining and cancelling', () => {
-  it('a decline reaches the tool', async () => {
+  it('a decline is confirmed, and reaches the tool', async () => {
     const terminal = call('choose')
     await terminal.see('What do you want to do?')
     await terminal.see('Decline')
     terminal.press(down, enter)
+    await terminal.see('Decline? The server is told that you refuse to answer.')
+    terminal.press(down, enter)
     expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'nobody (decline)\n' })
+  })
+
+  it('an answer that is typed into the menu declines nothing', async () => {
+    const terminal = call('choose')
+    await terminal.see('Later')
+    // Letters that move the cursor in other menus: j and l down, h and k up.
+    terminal.press('jill', enter)
+    await terminal.see('Name (text)')
+    terminal.press('jill', enter)
+    expect(await terminal.end()).toMatchObject({ code: 0, stdout: 'hello jill\n' })
   })
 
   it.each([
@@ -229,6 +251,8 @@ describe('a URL to open', () => {
     await terminal.see('host: example.com')
     await terminal.see('Later')
     terminal.press(enter)
+    await terminal.see('Yes, decline')
+    terminal.press(down, enter)
     const { code, stdout } = await terminal.end()
     expect(stdout).not.toContain('visited')
     expect(code).toBe(1)

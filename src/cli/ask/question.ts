@@ -7,7 +7,10 @@
  * field, or with no fields, is a single prompt with the message as its title.
  *
  * Enter alone never approves. A yes-or-no prompt starts on "No". If only Enter was pressed, the answers are reviewed, and
- * the review does not start on "Send".
+ * the review does not start on "Send". Only a form of choices is sent that way: whoever presses Enter at an option chose it,
+ * and sees in the review what.
+ *
+ * A decline is final, so it is confirmed.
  */
 
 import type { PendingCall } from '../../client/pending.ts'
@@ -117,7 +120,12 @@ async function askUrl(terminal: Terminal, { url }: ElicitUrlParams, canKeep: boo
     { value: 'accept', label: 'I agree to open it', hint: 'open it yourself, then continue here' },
     ...laterChoice(canKeep),
   ]
-  const way = await terminal.choose('Do you want to open this address in your browser?', choices, 'decline')
+  const way = await chooseWay(
+    terminal,
+    'Do you want to open this address in your browser?',
+    choices,
+    'decline',
+  )
   return way === 'later' ? { kind: 'later' } : { kind: 'answer', response: { action: way } }
 }
 
@@ -151,12 +159,33 @@ export async function askForm(
     { value: 'answer', label: 'Answer' },
     ...waysOut(canKeep),
   ]
-  const way = await terminal.choose('What do you want to do?', choices, 'answer')
+  const way = await chooseWay(terminal, 'What do you want to do?', choices, 'answer')
   return way === 'answer' ? fillIn(terminal, form.fields, canKeep) : leave(way)
 }
 
 function waysOut(canKeep: boolean): Choice<'decline' | 'later'>[] {
   return [{ value: 'decline', label: 'Decline', hint: 'refuse to answer' }, ...laterChoice(canKeep)]
+}
+
+/** Lets the user choose, and again if the choice was to decline and they go back. */
+async function chooseWay<W>(
+  terminal: Terminal,
+  message: string,
+  choices: readonly Choice<W>[],
+  start: W,
+): Promise<W> {
+  for (;;) {
+    const way = await terminal.choose(message, choices, start)
+    if (way !== 'decline' || (await isDeclineMeant(terminal))) return way
+  }
+}
+
+function isDeclineMeant(terminal: Terminal): Promise<boolean> {
+  const choices: Choice<boolean>[] = [
+    { value: false, label: 'No, go back' },
+    { value: true, label: 'Yes, decline' },
+  ]
+  return terminal.choose('Decline? The server is told that you refuse to answer.', choices, false)
 }
 
 function leave(way: 'decline' | 'later'): Given {
@@ -170,7 +199,7 @@ async function askApproval(terminal: Terminal, message: string, canKeep: boolean
     { value: 'approve', label: 'Approve' },
     ...laterChoice(canKeep),
   ]
-  const way = await terminal.choose(message, choices, 'decline')
+  const way = await chooseWay(terminal, message, choices, 'decline')
   return way === 'approve' ? accept({}) : leave(way)
 }
 
@@ -189,7 +218,7 @@ async function askConfirmation(
     ...laterChoice(canKeep),
   ]
   const title = field.description === undefined ? message : `${message}\n${field.description}`
-  const way = await terminal.choose(title, choices, 'no')
+  const way = await chooseWay(terminal, title, choices, 'no')
   return way === 'yes' || way === 'no' ? accept({ [field.name]: way === 'yes' }) : leave(way)
 }
 
@@ -216,8 +245,9 @@ async function review(
 ): Promise<Given> {
   for (;;) {
     terminal.say(summary(fields, values))
-    const start = terminal.keys() > untouched ? 'send' : 'change'
-    const way = await terminal.choose('Send this?', [...REVIEW, ...waysOut(canKeep)], start)
+    const isChosen = fields.every(({ type }) => type === 'choice')
+    const start = isChosen || terminal.keys() > untouched ? 'send' : 'change'
+    const way = await chooseWay(terminal, 'Send this?', [...REVIEW, ...waysOut(canKeep)], start)
     if (way === 'send') return accept(values)
     if (way !== 'change') return leave(way)
     const field = await askWhich(terminal, fields)
@@ -339,7 +369,14 @@ async function askChoice<W>(
   ]
   const leaves = ways.map(({ value, ...shown }) => ({ ...shown, value: { way: value } }))
   const begin = fills.find(({ value }) => value.value === start) ?? fills[0]
-  return terminal.choose(titleOf(field), [...fills, ...leaves], begin?.value ?? { value: undefined })
+  for (;;) {
+    const given = await terminal.choose(
+      titleOf(field),
+      [...fills, ...leaves],
+      begin?.value ?? { value: undefined },
+    )
+    if (!('way' in given) || given.way !== 'decline' || (await isDeclineMeant(terminal))) return given
+  }
 }
 
 async function askChoices(terminal: Terminal, field: Field, start: FieldValue | undefined): Promise<Filled> {

@@ -1,6 +1,8 @@
 /**
  * Prompts in the terminal: drawn on stderr, read from stdin. Ctrl-C, Escape, Ctrl-D and a closed terminal dismiss the
  * prompt; the caller decides what that means. A signal ends it. All text is cleaned here, whoever wrote it.
+ *
+ * Letters do nothing in a menu: whoever types an answer there must not choose something with it.
  */
 
 import { isCancel, log, multiselect, S_BAR, select, text, updateSettings } from '@clack/prompts'
@@ -41,10 +43,18 @@ export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
   const { stdin, stderr, status } = io
   updateSettings({ aliases: { [CTRL_D]: 'cancel' } })
   let keys = 0
-  const onKey = (_text: string, key: { readonly name?: string }): void => {
+  const onKey = (_text: string, key: Key): void => {
     if (key.name !== 'return' && key.name !== 'enter') keys += 1
   }
-  const ask = async <T>(prompt: (ends: Ends) => Promise<T | symbol>): Promise<T> => {
+  const onMenuKey = (text: string, key: Key): void => {
+    // This listener is the first, and the prompt knows letters by their names.
+    if (/^[a-z]$/i.test(key.name ?? '') && !key.ctrl && !key.meta) key.name = undefined
+    else onKey(text, key)
+  }
+  const ask = async <T>(
+    prompt: (ends: Ends) => Promise<T | symbol>,
+    listener: typeof onKey = onMenuKey,
+  ): Promise<T> => {
     // Between two prompts the terminal is not in raw mode, and Ctrl-C is a signal.
     io.signal.throwIfAborted()
     status.hide()
@@ -52,7 +62,7 @@ export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
     const leave = (): void => gone.abort()
     stdin.once('end', leave)
     stdin.once('close', leave)
-    stdin.on('keypress', onKey)
+    stdin.on('keypress', listener)
     signal?.addEventListener('abort', leave)
     io.signal.addEventListener('abort', leave)
     if (signal?.aborted) leave()
@@ -64,7 +74,7 @@ export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
     } finally {
       stdin.off('end', leave)
       stdin.off('close', leave)
-      stdin.off('keypress', onKey)
+      stdin.off('keypress', listener)
       signal?.removeEventListener('abort', leave)
       io.signal.removeEventListener('abort', leave)
     }
@@ -76,14 +86,16 @@ export function createTerminal(io: Io, signal?: AbortSignal): Terminal {
       log[kind === 'plain' ? 'message' : kind](terminalText(words), { output: stderr })
     },
     line: (message, start, check) =>
-      ask((ends) =>
-        text({
-          ...ends,
-          // This prompt draws no bar before further lines, and lines from a server must have one.
-          message: terminalText(message).replaceAll('\n', `\n${S_BAR}  `),
-          initialValue: terminalText(start).replaceAll('\n', ' '),
-          validate: (input) => sayProblem(check(input ?? '')),
-        }).then((value) => (isCancel(value) ? value : (value ?? ''))),
+      ask(
+        (ends) =>
+          text({
+            ...ends,
+            // This prompt draws no bar before further lines, and lines from a server must have one.
+            message: terminalText(message).replaceAll('\n', `\n${S_BAR}  `),
+            initialValue: terminalText(start).replaceAll('\n', ' '),
+            validate: (input) => sayProblem(check(input ?? '')),
+          }).then((value) => (isCancel(value) ? value : (value ?? ''))),
+        onKey,
       ),
     choose: (message, choices, start) =>
       ask(
@@ -116,6 +128,13 @@ function cleanChoice<T>({ value, label, hint }: Choice<T>): Choice<T> {
 
 function sayProblem(problem: string | undefined): string | undefined {
   return problem === undefined ? undefined : oneLine(problem)
+}
+
+/** A key as Node reports it. */
+interface Key {
+  name?: string
+  readonly ctrl?: boolean
+  readonly meta?: boolean
 }
 
 interface Ends {
