@@ -62,6 +62,31 @@ describe('a call that continues as a task', () => {
   })
 })
 
+describe('a task whose server is gone', () => {
+  it('stays when it is abandoned, which names --keep, and goes with --keep', async () => {
+    const server = createServer({
+      name: 'gone',
+      version: '1.0.0',
+      log: 'off',
+      keys: generateKey(),
+      store: createMemoryStore(),
+    })
+    server.tool('report', { task: 'always' }, async (_args, ctx) => {
+      await ctx.ask('who', { message: 'For whom?', schema: WHO })
+    })
+    const { url } = await server.listen({ port: 0, signals: false })
+    const { value } = await home.json(['call', url, 'report', '--detach'])
+    await server.close()
+    const id = String(value.id)
+    const refused = await home.run(['abandon', id])
+    expect(refused.code).toBe(EXITS.unreachable.code)
+    expect(refused.stderr).toContain('"--keep" abandons it without cancelling')
+    expect(home.files()).toHaveLength(1)
+    expect((await home.run(['abandon', id, '--keep'])).code).toBe(0)
+    expect(home.files()).toEqual([])
+  })
+})
+
 describe('a task that begins with an effect', () => {
   let payments = 0
   const server = createServer({

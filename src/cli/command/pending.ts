@@ -4,7 +4,14 @@ import { PeerError } from '../../client/peer.ts'
 import { openQuestions } from '../../client/pending.ts'
 import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
 import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
-import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
+import {
+  type Command,
+  CommandError,
+  type Exit,
+  exitOf,
+  type Invocation,
+  usageError,
+} from '../command-line.ts'
 import { CONNECT_OPTIONS, openConnection } from '../connection.ts'
 import { commandOf, pendingJson, printPending, sayPending } from '../describe.ts'
 import { SEAL_OPTIONS } from '../home.ts'
@@ -149,7 +156,7 @@ export const abandonCommand: Command = {
     for (const id of ids) {
       const release = store.claim(id)
       try {
-        if (!options.flag('keep')) await cancelTask(invocation, store, id)
+        if (!options.flag('keep')) await cancelTask(invocation, store, id).catch(nameKeep)
         store.remove(id)
       } finally {
         release()
@@ -159,6 +166,14 @@ export const abandonCommand: Command = {
     else tell(io, `Abandoned: ${ids.join(', ')}`)
     return 'done'
   },
+}
+
+/** The call can be abandoned all the same. */
+function nameKeep(error: unknown): never {
+  if (exitOf(error) !== 'unreachable') throw error
+  const { message } = error as Error
+  const advice = 'The task was not cancelled, so the call stays. "--keep" abandons it without cancelling'
+  throw new CommandError('unreachable', `${message.replace(/\.?$/, '.')} ${advice}`, { cause: error })
 }
 
 const UNKNOWN_TASK = -32602
