@@ -18,7 +18,19 @@ describe('keysFromEnv', () => {
   })
 
   it.each(['', '  '])('says how to set RONDO_KEYS when it is %j', (value) => {
-    expect(() => keysFromEnv(value).load()).toThrow(/RONDO_KEYS is not set.*openssl rand/s)
+    expect(() => keysFromEnv(value).load()).toThrow(/RONDO_KEYS is not set.*npx rondo keys new/s)
+  })
+})
+
+describe('keys that cannot be used', () => {
+  const again = /"npx rondo keys new" makes a key\.$/
+  it.each([
+    ['RONDO_KEYS', () => resolveKeys(undefined, { env: { RONDO_KEYS: 'key1:short' } })],
+    ['RONDO_KEYS', () => keysFromEnv('nokey').load()],
+    ['The option keys', () => resolveKeys('key1:@')],
+  ])('are named with the way to make one: %s', (origin, resolve) => {
+    expect(resolve).toThrow(new RegExp(`^${origin} cannot be used: .*`))
+    expect(resolve).toThrow(again)
   })
 })
 
@@ -63,7 +75,11 @@ describe('keysFromFile', () => {
       })
     })
     await reported
-    expect(reports).toEqual([expect.stringMatching(/^The keys could not be refreshed: Key 1 has no name/)])
+    expect(reports).toEqual([
+      expect.stringMatching(
+        /^The keys could not be refreshed: The key file .* cannot be used: Key 1 has no name/,
+      ),
+    ])
   })
 
   it('rejects if the file does not exist', async () => {
@@ -102,7 +118,7 @@ describe('developmentKeys', () => {
   it('throws in production, and says what to do', () => {
     const warnings: string[] = []
     const source = developmentKeys({ nodeEnv: 'production', warn: (text) => warnings.push(text) })
-    expect(() => source.load()).toThrow(/keys in production.*openssl rand.*RONDO_KEYS=/s)
+    expect(() => source.load()).toThrow(/keys in production.*npx rondo keys new.*RONDO_KEYS=/s)
     expect(warnings).toEqual([])
   })
 })

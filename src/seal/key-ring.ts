@@ -73,6 +73,15 @@ export function parseKeys(text: string): KeyRing {
   return createKeyRing(entries.map(parseEntry))
 }
 
+/** Like `parseKeys`, for keys whose origin an error names. */
+function parseKeysOf(origin: string, text: string): KeyRing {
+  try {
+    return parseKeys(text)
+  } catch (error) {
+    throw misuse(`${origin} cannot be used: ${messageOf(error)}. "npx rondo keys new" makes a key.`)
+  }
+}
+
 /** A new key as one entry for `RONDO_KEYS`. */
 export function generateKey(name: string = randomBytes(4).toString('hex')): string {
   if (!NAME.test(name)) throw misuse(`The name of a key must have 1 to 64 characters of ${NAME_CHARACTERS}`)
@@ -219,7 +228,7 @@ function unrefTimer(task: () => void, ms: number): () => void {
 // The warning is one line, since a host shows it at every start. In production the random key is refused.
 
 const HOW_TO_SET = [
-  'Make a key:   echo "key1:$(openssl rand -base64 32)"',
+  'Make a key:   npx rondo keys new',
   'and set it:   RONDO_KEYS="key1:…"   the same on every instance.',
 ].join('\n')
 
@@ -228,7 +237,7 @@ export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS):
   return {
     load() {
       if (isBlank(value)) throw misuse(`RONDO_KEYS is not set.\n${HOW_TO_SET}`)
-      return parseKeys(value)
+      return parseKeysOf('RONDO_KEYS', value)
     },
   }
 }
@@ -245,7 +254,7 @@ export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOption
     refreshMs: assertRefresh(refreshMs),
     async load() {
       const text = await readFile(path, 'utf8')
-      if (last?.text !== text) last = { text, ring: parseKeys(text) }
+      if (last?.text !== text) last = { text, ring: parseKeysOf(`The key file ${path}`, text) }
       return last.ring
     },
   }
@@ -260,7 +269,7 @@ export function keysFromFunction(
     ...(refreshMs === undefined ? {} : { refreshMs: assertRefresh(refreshMs) }),
     async load() {
       const keys = await fetchKeys()
-      return typeof keys === 'string' ? parseKeys(keys) : keys
+      return typeof keys === 'string' ? parseKeysOf('The text of the function for keys', keys) : keys
     },
   }
 }
@@ -302,11 +311,12 @@ export function resolveKeys(
   if (suite !== undefined && suite !== 1 && suite !== 2)
     throw misuse(`sealSuite must be 1 or 2; got ${JSON.stringify(suite)}.`)
   const onError = options.onError ?? ((error) => warn(`The keys could not be refreshed: ${messageOf(error)}`))
-  if (typeof keys === 'string') return createKeyHolder(toSource(parseKeys(keys)), { suite })
+  if (typeof keys === 'string')
+    return createKeyHolder(toSource(parseKeysOf('The option keys', keys)), { suite })
   if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
   const text = env.RONDO_KEYS
   if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }), { suite })
-  return createKeyHolder(toSource(parseKeys(text)), { suite })
+  return createKeyHolder(toSource(parseKeysOf('RONDO_KEYS', text)), { suite })
 }
 
 function toSource(keys: KeySource | KeyRing): KeySource {
