@@ -2,7 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { AUDIENCE, ringOf } from '../../test/support/seal-fixtures.ts'
 import type { PeerFacts } from '../protocol/call.ts'
 import { sealEnvelope } from './envelope.ts'
-import { isSealedSession, isTurnsSession, openSession, sealSession } from './session-id.ts'
+import {
+  isSealedSession,
+  isStreamName,
+  isTurnsSession,
+  nameStream,
+  openSession,
+  sealSession,
+} from './session-id.ts'
 
 const ring = ringOf('a')
 const alice = { ring, audience: AUDIENCE, principal: 'alice' }
@@ -11,7 +18,7 @@ const facts: PeerFacts = {
   capabilities: { elicitation: { form: {} } },
   clientInfo: { name: 'c', version: '1' },
 }
-const session = { facts, until: 2_000 }
+const session = { facts, until: 2_000, secret: 'only servers know it' }
 
 describe.each(['pushed', 'turns'] as const)('a session that is sealed into its id: %s', (kind) => {
   const { id } = sealSession(kind, alice, session)
@@ -85,4 +92,30 @@ describe.each(['pushed', 'turns'] as const)('a session that is sealed into its i
       expect(opened?.facts.capabilities).toMatchObject(JSON.parse(JSON.stringify({ elicitation, sampling })))
     },
   )
+})
+
+describe('the name of a stream', () => {
+  it('J1 I3 is recognised with the secret of its session, and no other name is', () => {
+    const name = nameStream('secret', 'c_one')
+    expect(isStreamName('secret', name)).toBe(true)
+    expect(isStreamName('another', name)).toBe(false)
+    for (const made of [
+      '',
+      'c_one',
+      'x'.repeat(16),
+      `${name}x`,
+      name.slice(1),
+      name.replace('c_one', 'c_two'),
+    ])
+      expect(isStreamName('secret', made)).toBe(false)
+    for (let index = 0; index < name.length; index++) {
+      const altered = name[index] === 'A' ? 'B' : 'A'
+      expect(isStreamName('secret', name.slice(0, index) + altered + name.slice(index + 1))).toBe(false)
+    }
+  })
+
+  it('J1 opens a session of an earlier release, which has no secret', () => {
+    const { id } = sealSession('pushed', alice, { facts, until: 2_000 })
+    expect(openSession(alice, id, 0)).toEqual({ facts, until: 2_000 })
+  })
 })

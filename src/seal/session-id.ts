@@ -1,18 +1,23 @@
 /**
  * A session that no instance has to remember: its id is what the client said in `initialize`, sealed.
  *
- *   prefix + the envelope (`envelope.ts`) of the JSON of { principal, facts, until }
+ *   prefix + the envelope (`envelope.ts`) of the JSON of { principal, facts, until, secret }
  *
  * The prefix is "s." for a session whose questions are pushed, and "t." for one of the drafts, whose client echoes states.
  *
  * It grants nothing. The caller is authenticated on every request; the id only saves it from repeating its capabilities, and
  * is refused for any other principal. It expires at `until`, and with the key that sealed it.
+ *
+ * The secret authenticates the names of the session's streams. Every instance that opens the id has it, and the client does
+ * not, so a name that no instance gave is recognised without a look into the store.
  */
+
+import { timingSafeEqual } from 'node:crypto'
 
 import { isRecord, isText, isTime } from '../lib/json.ts'
 import type { PeerFacts } from '../protocol/call.ts'
 import { rememberedCapabilities } from '../protocol/common/request.ts'
-import { envelopeLength, openEnvelope, sealEnvelope } from './envelope.ts'
+import { deriveBytes, envelopeLength, openEnvelope, sealEnvelope } from './envelope.ts'
 import type { KeyRing } from './key-ring.ts'
 
 const PREFIXES = { pushed: 's.', turns: 't.' } as const
@@ -23,6 +28,8 @@ export interface SealedSession {
   readonly facts: PeerFacts
   /** The session ends at this time, ms since the epoch. */
   readonly until: number
+  /** Absent from the ids of earlier releases. */
+  readonly secret?: string
 }
 
 /** What ids are sealed for. */
@@ -50,10 +57,10 @@ function kindOf(id: string | undefined): keyof typeof PREFIXES | undefined {
 export function sealSession(
   kind: keyof typeof PREFIXES,
   { ring, audience, principal }: SessionPlace,
-  { facts, until }: SealedSession,
+  { facts, until, secret }: SealedSession,
 ): { readonly id: string; readonly facts: PeerFacts } {
   const forms = shorter(facts)
-  const texts = forms.map((form) => JSON.stringify({ principal, facts: form, until }))
+  const texts = forms.map((form) => JSON.stringify({ principal, facts: form, until, secret }))
   const room = MAX_LENGTH - PREFIXES[kind].length
   const found = texts.findIndex((text) => envelopeLength(ring, Buffer.byteLength(text)) <= room)
   const index = found === -1 ? forms.length - 1 : found
@@ -91,7 +98,29 @@ export function openSession(
   const { protocolVersion, capabilities } = value.facts
   if (!isText(protocolVersion) || !isRecord(capabilities)) return undefined
   if (!isTime(value.until) || !(now < value.until)) return undefined
-  return { facts: value.facts as unknown as PeerFacts, until: value.until }
+  const secret = isText(value.secret) ? { secret: value.secret } : {}
+  return { facts: value.facts as unknown as PeerFacts, until: value.until, ...secret }
+}
+
+/** Characters of the code that ends the name of a stream: 96 bits. */
+const CODE_LENGTH = 16
+
+/** The name of a stream of the session that has the secret. */
+export function nameStream(secret: string, name: string): string {
+  return name + codeOf(secret, name)
+}
+
+/** True if `nameStream` made the name with this secret. */
+export function isStreamName(secret: string, name: string): boolean {
+  const code = Buffer.from(codeOf(secret, name.slice(0, -CODE_LENGTH)))
+  const given = Buffer.from(name.slice(-CODE_LENGTH))
+  return given.length === code.length && timingSafeEqual(given, code)
+}
+
+function codeOf(secret: string, name: string): string {
+  return Buffer.from(deriveBytes(secret, `stream ${name}`))
+    .toString('base64url')
+    .slice(0, CODE_LENGTH)
 }
 
 /** Separates sessions from everything else that is sealed with the ring. */

@@ -51,6 +51,13 @@ async function responseOf(stream: OpenStream): Promise<Message> {
   throw new Error('no response')
 }
 
+/** Begins a call that runs, and returns the id of the first event of its stream. */
+async function eventOf(client: OlderClient): Promise<string> {
+  const stream = await client.post({ ...ask, params: { name: 'wait' } })
+  await stream.next()
+  return stream.ids.at(-1) ?? ''
+}
+
 const kinds = ({ messages }: OpenStream): string[] => messages.map(({ method }) => String(method))
 
 function read(stream: OpenStream): void {
@@ -259,14 +266,83 @@ it('J1 I3 a caller that looks for many streams that nobody has is refused beyond
   const authenticate: ServerOptions['authenticate'] = ({ headers }) => ({
     subject: headers('authorization') ?? 'nobody',
   })
-  const { connect } = await startFleet(1, () => ({ store, authenticate }))
+  const { connect, route, vanish } = await startFleet(2, () => ({ store, authenticate }))
   const eve = await connect({ headers: { authorization: 'eve' } })
   const bob = await connect({ headers: { authorization: 'bob' } })
-  const look = async (client: OlderClient, i: number): Promise<number> =>
-    (await client.get({ 'last-event-id': `c_made-up-${i}` })).status
-  const all = await Promise.all([...Array.from({ length: 80 }, (_, i) => look(eve, i)), look(bob, 0)])
+  const ids = new Map<OlderClient, string>()
+  for (const client of [eve, bob]) {
+    route(0)
+    ids.set(client, await eventOf(client))
+  }
+  vanish(0)
+  const look = async (client: OlderClient): Promise<number> => {
+    route(1)
+    return (await client.get({ 'last-event-id': ids.get(client) ?? '' })).status
+  }
+  const all = await Promise.all([...Array.from({ length: 80 }, () => look(eve)), look(bob)])
   expect(all.filter((status) => status === 503)).toHaveLength(16)
   expect(all.at(-1)).not.toBe(503)
+})
+
+it.each([
+  ['a session', {}],
+  ['a session of the drafts', { experimental: { 'request-state': {} } }],
+])('J1 I3 the id of an event that nobody sent costs no read of the store, in %s', async (_kind, drafts) => {
+  const store = createMemoryStore()
+  const { records, bus } = store
+  if (!records || !bus) throw new Error('the store has no records or no bus')
+  let reads = 0
+  let told = 0
+  const get: RecordStore['get'] = (id) => {
+    reads += 1
+    return records.get(id)
+  }
+  const publish: Bus['publish'] = (message) => {
+    told += 1
+    return bus.publish(message)
+  }
+  const counted: Store = { ...store, records: { ...records, get }, bus: { ...bus, publish } }
+  const { connect, route } = await startFleet(2, (index) => ({ store: index === 1 ? counted : store }))
+  const capabilities = { elicitation: {}, ...drafts }
+  const [client, other] = [await connect({ capabilities }), await connect({ capabilities })]
+  route(0)
+  const own = await eventOf(client)
+  route(0)
+  const foreign = await eventOf(other)
+  const altered = own.replace(/.(?=-\d+$)/, (last) => (last === 'A' ? 'B' : 'A'))
+  reads = 0
+  told = 0
+  for (const id of ['c_made-up-1', 'g_made-up-1', foreign, altered, own.replace(/^c/, 'g')]) {
+    route(1)
+    expect((await client.get({ 'last-event-id': id })).status).toBe(400)
+  }
+  expect({ reads, told }).toEqual({ reads: 0, told: 0 })
+  route(1)
+  const resumed = await client.get({ 'last-event-id': own })
+  expect(resumed.status).toBe(200)
+  expect(reads).toBeGreaterThan(1)
+  expect(told).toBeGreaterThan(0)
+  await resumed.drop()
+})
+
+it('J1 I3 an answer to a question that nobody asked reads no call from the store', async () => {
+  const store = createMemoryStore()
+  const { records } = store
+  if (!records) throw new Error('the store has no records')
+  const calls: string[] = []
+  const get: RecordStore['get'] = (id) => {
+    if (id.includes(' call ')) calls.push(id)
+    return records.get(id)
+  }
+  const { connect } = await startFleet(1, () => ({ store: { ...store, records: { ...records, get } } }))
+  const client = await connect()
+  for (const id of ['c_made-up.1', `c_${'x'.repeat(60)}.1`])
+    expect((await client.respond(id, named('Eve'))).status).toBe(202)
+  expect(calls).toEqual([])
+  const stream = await client.post(ask)
+  await client.respond(await questionOf(stream), named('Ada'))
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  expect(calls.length).toBeGreaterThan(0)
 })
 
 it('I7 T27 who can write to the store cannot give a session the record of another', async () => {

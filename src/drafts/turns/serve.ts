@@ -12,6 +12,7 @@ import type { FlowHost } from '../../carry/host.ts'
 import { unaskableReply } from '../../carry/report.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
+import { drawId } from '../../lib/random.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
@@ -90,7 +91,8 @@ function createTurnsService(
     async sealSession(facts, principal, lifetimeMs) {
       await keys.ready()
       const place = { ring: keys.ring, audience, principal: principalTag(principal) }
-      return sealSession('turns', place, { facts, until: host.platform.now() + lifetimeMs }).id
+      const until = host.platform.now() + lifetimeMs
+      return sealSession('turns', place, { facts, until, secret: drawId() }).id
     },
     async openSession(id, principal) {
       await keys.ready()
@@ -129,10 +131,13 @@ async function openSealed(
   const id = headers['mcp-session-id'] ?? ''
   const opened = await turns.openSession(id, principal)
   if (opened === undefined) return undefined
-  const { facts, until } = opened
+  const { facts, until, secret } = opened
   const owner = principalTag(principal)
   if (!sessions) return older.sessions.transient(facts, owner, { id })
-  const session = older.sessions.adopt({ id, until }, facts, owner, shareOf(principal, headers, outlet))
+  const share = shareOf(principal, headers, outlet)
+  const session = older.sessions.adopt({ id, until, secret }, facts, owner, share)
+  const last = headers['last-event-id']
+  if (last !== undefined && !session.streams.mayHaveSent(last)) throw new RondoError('PEER_EVENT')
   return (await older.shared.refresh(session)) ? session : undefined
 }
 

@@ -89,7 +89,8 @@ function createSessionExchange(options: PostOptions): SessionExchange {
         const id = headers['mcp-session-id'] ?? ''
         if (!draft || !isTurnsSession(id)) {
           const share = options.shareOf(principal, headers, outlet)
-          const found = options.older.shared.find(id, principalTag(principal), share)
+          const last = method === 'GET' ? headers['last-event-id'] : undefined
+          const found = options.older.shared.find(id, principalTag(principal), share, last)
           return isThenable(found) ? found.then(serve) : serve(found)
         }
         if (!options.sessions) {

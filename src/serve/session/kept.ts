@@ -280,7 +280,7 @@ export function createKeptCalls(
     },
     async answer(session, principal, id, answer, admit) {
       const stream = typeof id === 'string' ? QUESTION_ID.exec(id)?.[1] : undefined
-      if (stream === undefined) return false
+      if (stream === undefined || !session.streams.mayExist(stream)) return false
       const before = (await find(session, stream))?.value
       if (before === undefined) return false
       await admit(before.scopes)

@@ -25,6 +25,8 @@ import { SessionStreams } from './streams.ts'
 export interface SessionName {
   readonly id: string
   readonly until?: number
+  /** What the names of its streams are authenticated with, if every instance knows it. */
+  readonly secret?: string
 }
 
 /** What a session shares with others: limits, counters and the memory budget. */
@@ -107,7 +109,7 @@ export class Session implements Desk {
   #lastQuestion = 0
 
   constructor(
-    { id, until = Number.POSITIVE_INFINITY }: SessionName,
+    { id, until = Number.POSITIVE_INFINITY, secret }: SessionName,
     facts: PeerFacts,
     owner: string,
     { share, settings, parked, budget, onParked }: SessionPlace,
@@ -123,7 +125,7 @@ export class Session implements Desk {
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
-    this.streams = new SessionStreams(this.portable, settings, budget)
+    this.streams = new SessionStreams(this.portable, settings, budget, secret)
   }
 
   get portable(): boolean {

@@ -12,6 +12,7 @@ import { RondoError } from '../../errors.ts'
 import type { Every } from '../../lib/clock.ts'
 import { storeClock } from '../../lib/clock.ts'
 import { isRecord } from '../../lib/json.ts'
+import { drawId } from '../../lib/random.ts'
 import type { PeerFacts, RequestId, SessionCall } from '../../protocol/call.ts'
 import type { LogLevel } from '../../protocol/wire.ts'
 import { digest } from '../../seal/envelope.ts'
@@ -27,8 +28,16 @@ import type { SessionTable } from './table.ts'
 export interface SharedSessions {
   /** Begins a session. Throws or rejects if there are too many. `share` is whose share of the limits it uses. */
   begin(facts: PeerFacts, owner: string, share: string): Session | Promise<Session>
-  /** This instance's part of the owner's session; undefined if there is no such session. */
-  find(id: string, owner: string, share: string): Session | undefined | Promise<Session | undefined>
+  /**
+   * This instance's part of the owner's session; undefined if there is no such session. With the id of an event that no
+   * instance can have sent, throws or rejects before the store is read.
+   */
+  find(
+    id: string,
+    owner: string,
+    share: string,
+    eventId?: string,
+  ): Session | undefined | Promise<Session | undefined>
   /** Brings this instance's part of a session up to date. False if the session has ended. */
   refresh(session: Session): Promise<boolean>
   /** Changes a session for all instances. Throws or rejects if the client asks for too much. */
@@ -88,16 +97,26 @@ export function createSharedSessions(
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
     const place = { ring: keys.ring, audience, principal: owner }
     const until = platform.now() + table.lifetimeMs
-    const sealed = sealSession('pushed', place, { facts, until })
-    return table.open(sealed.facts, owner, share, { id: sealed.id, until })
+    const secret = drawId()
+    const sealed = sealSession('pushed', place, { facts, until, secret })
+    return table.open(sealed.facts, owner, share, { id: sealed.id, until, secret })
   }
 
-  const find = (id: string, owner: string, share: string): Session | undefined => {
+  const open = (id: string, owner: string, share: string): Session | undefined => {
     const known = table.find(id, owner)
     if (known) return known
     if (ended.has(digest(id))) return undefined
     const opened = openSession({ ring: keys.ring, audience, principal: owner }, id, platform.now())
-    return opened && table.adopt({ id, until: opened.until }, opened.facts, owner, share)
+    if (opened === undefined) return undefined
+    const { facts, until, secret } = opened
+    return table.adopt({ id, until, secret }, facts, owner, share)
+  }
+
+  const find = (id: string, owner: string, share: string, eventId?: string): Session | undefined => {
+    const session = open(id, owner, share)
+    if (session && eventId !== undefined && !session.streams.mayHaveSent(eventId))
+      throw new RondoError('PEER_EVENT')
+    return session
   }
 
   /** Brings this instance's part up to date. Returns false if the session has ended. */

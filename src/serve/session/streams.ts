@@ -3,6 +3,7 @@
  * client waits for what follows an answer. A lost stream is kept for resumption.
  */
 
+import { isStreamName, nameStream } from '../../seal/session-id.ts'
 import type { Outlet, StreamOptions } from '../http/line.ts'
 import type { Channel } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
@@ -27,14 +28,16 @@ export class SessionStreams {
   readonly #portable: boolean
   readonly #settings: SessionSettings
   readonly #budget: MemoryBudget
+  readonly #secret: string | undefined
   readonly #streams = new Map<string, SessionStream>()
   readonly #awaited = new Map<string, SessionStream>()
   #last = 0
   /** The channel for messages that belong to no call. */
   general: Channel | undefined
 
-  /** `portable`: every instance knows the session. */
-  constructor(portable: boolean, settings: SessionSettings, budget: MemoryBudget) {
+  /** `portable`: every instance knows the session. `secret` authenticates the names of its streams. */
+  constructor(portable: boolean, settings: SessionSettings, budget: MemoryBudget, secret?: string) {
+    this.#secret = secret
     this.#portable = portable
     this.#settings = settings
     this.#budget = budget
@@ -64,7 +67,19 @@ export class SessionStreams {
   /** Other instances have streams of the same session, and theirs must not be mistaken for ours. */
   #name(general: boolean): string {
     if (!this.#portable) return String(this.#last)
-    return `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
+    const name = `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
+    return this.#secret === undefined ? name : nameStream(this.#secret, name)
+  }
+
+  /** False if no instance can have a stream of this name. */
+  mayExist(name: string): boolean {
+    return this.#secret === undefined || isStreamName(this.#secret, name)
+  }
+
+  /** The same for an event. One that came with its own id is not named after its stream. */
+  mayHaveSent(eventId: string): boolean {
+    const numbered = readEventId(eventId)
+    return numbered === undefined || this.mayExist(numbered.stream)
   }
 
   /** Sends the rest of a stream to a client that is connected to another instance. Returns what a token needs for it. */
