@@ -120,8 +120,18 @@ export interface Resting {
   readonly task?: string
 }
 
-/** What the next run starts from, or how the call ends. */
-type Next = NextRun | { readonly kind: 'end'; readonly reply: Reply }
+/** What the next run starts from, what to ask before it, or how the call ends. */
+type Next = NextRun | Parked | { readonly kind: 'end'; readonly reply: Reply }
+
+/** A call that waits for answers. It does not refer to the arguments, which may be large, nor to the run that asks. */
+interface Parked extends AskedFor {
+  readonly kind: 'parked'
+  /** The round that asks, without its arguments. */
+  readonly round: PushedRound
+  readonly questions: InputRequests
+  readonly options: AskOptions
+  readonly limit: TimeLimit | undefined
+}
 
 interface NextRun {
   readonly kind: 'run'
@@ -204,14 +214,23 @@ export async function runPushed(
     ? { kind: 'run', beginning: from.beginning, answers: from.answers, capabilities }
     : { kind: 'run', beginning: { ...firstRound(host), anchored: !isKeptFirst(pushed) }, capabilities }
   if (from?.pending) {
-    const round = await pushCarrier.open({ pushed, next, isFirst: false })
+    const round = withoutArguments(await pushCarrier.open({ pushed, next, isFirst: false }))
     const answered = await from.pending(() => steady.heartbeat(WAITING))
     next = afterAsking(round, answered, { beginning: from.beginning, methods: from.methods ?? {} })
   }
-  for (let isFirst = true; next.kind === 'run'; isFirst = false) {
-    next = await runOnce(pushCarrier, await pushCarrier.open({ pushed, next, isFirst }))
+  for (let isFirst = true; next.kind !== 'end'; isFirst = false) {
+    next = next.kind === 'parked' ? await askParked(next) : await runNext(pushed, next, isFirst)
   }
   return next.reply
+}
+
+async function runNext(pushed: Pushed, next: NextRun, isFirst: boolean): Promise<Next> {
+  return runOnce(pushCarrier, await pushCarrier.open({ pushed, next, isFirst }))
+}
+
+async function askParked({ round, questions, options, limit, beginning, methods }: Parked): Promise<Next> {
+  const answered = await round.pushed.request.line.ask(questions, options).finally(limit?.stop)
+  return afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
 }
 
 /** True if the call has to be kept before its first effect. */
@@ -232,7 +251,7 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
   }
 }
 
-/** Keeps the journal in memory until the client has answered. */
+/** Returns what has to be asked, and the journal, which is kept in memory until the client has answered. */
 async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { host, beginning } = round
   const { request, steady, hand } = round.pushed
@@ -262,20 +281,30 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
     ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.progress)
     : undefined
   const limit = timeLimit(host, pause)
-  const answered = await request.line
-    .ask(questions, {
-      timeoutMs: Math.min(host.limits.roundTtlMs, left),
-      alive: () => steady.heartbeat(WAITING),
-      trace: round.observed?.trace,
-      handed,
-      enough: limit?.signal,
-      kept: isDurable
-        ? { claims: claimsOf(round, journal, asked), told: steady.progress, due: limit?.due }
-        : undefined,
-    })
-    .finally(limit?.stop)
+  const options: AskOptions = {
+    timeoutMs: Math.min(host.limits.roundTtlMs, left),
+    alive: () => steady.heartbeat(WAITING),
+    trace: round.observed?.trace,
+    handed,
+    enough: limit?.signal,
+    kept: isDurable
+      ? { claims: claimsOf(round, journal, asked), told: steady.progress, due: limit?.due }
+      : undefined,
+  }
   const methods = Object.fromEntries(Object.entries(questions).map(([key, { method }]) => [key, method]))
-  return afterAsking(round, answered, { beginning: next, methods, arrivedAt: limit?.arrivedAt() })
+  return {
+    kind: 'parked',
+    round: withoutArguments(round),
+    questions,
+    options,
+    limit,
+    beginning: next,
+    methods,
+  }
+}
+
+function withoutArguments(round: PushedRound): PushedRound {
+  return { ...round, call: { ...round.call, args: {}, inputResponses: undefined } }
 }
 
 const WAITING = 'Waiting for an answer'

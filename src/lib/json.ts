@@ -90,6 +90,14 @@ export function parseGuarded(text: string, limits?: Partial<JsonLimits>): Guarde
   }
 }
 
+/** What the value of a JSON text weighs. */
+export function weighJson(text: string): number {
+  const scanned = scan(text, UNLIMITED)
+  return scanned.kind === 'scanned' ? scanned.weight : OF_CHARACTER * text.length
+}
+
+const UNLIMITED: JsonLimits = { depth: Number.POSITIVE_INFINITY, weight: Number.POSITIVE_INFINITY }
+
 interface Scanned {
   readonly kind: 'scanned'
   readonly weight: number

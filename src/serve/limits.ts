@@ -104,6 +104,10 @@ export interface Load {
   weigh(weight: number): boolean
   /** Keeps the weight counted until the returned function is called. When nobody holds it any more, it is released. */
   hold(): () => void
+  /** Holds this weight again, as soon as there is room for it. */
+  reclaim(weight: number): Promise<() => void>
+  /** What is counted now. */
+  readonly weight: number
 }
 
 /** The weight of everything that is in flight (N2). */
@@ -161,6 +165,14 @@ export function createLoads(given: WeightOptions & { retryAfterSeconds?: number 
     const sum = (callers.get(share) ?? 0) + weight
     if (sum > 0) callers.set(share, sum)
     else callers.delete(share)
+    if (weight < 0) admitWaiting()
+  }
+  /** Each takes its room, if there is enough now. */
+  let waiting: (() => boolean)[] = []
+  const admitWaiting = (): void => {
+    const tried = waiting
+    waiting = []
+    waiting = [...tried.filter((take) => !take()), ...waiting]
   }
   return {
     json,
@@ -182,17 +194,30 @@ export function createLoads(given: WeightOptions & { retryAfterSeconds?: number 
         if (more !== 0) add(share, more)
         return true
       }
+      const hold = (): (() => void) => {
+        holders += 1
+        let isHeld = true
+        return () => {
+          if (!isHeld) return
+          isHeld = false
+          holders -= 1
+          if (holders === 0) weigh(0)
+        }
+      }
       return {
         weigh,
-        hold() {
-          holders += 1
-          let isHeld = true
-          return () => {
-            if (!isHeld) return
-            isHeld = false
-            holders -= 1
-            if (holders === 0) weigh(0)
-          }
+        hold,
+        reclaim: (weight) =>
+          new Promise((resolve) => {
+            const take = (): boolean => {
+              if (!weigh(Math.max(weight, counted))) return false
+              resolve(hold())
+              return true
+            }
+            if (!take()) waiting.push(take)
+          }),
+        get weight() {
+          return counted
         },
       }
     },

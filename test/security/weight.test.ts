@@ -5,10 +5,18 @@
 
 import { connect as openSocket } from 'node:net'
 import { PassThrough } from 'node:stream'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createLoads } from '../../src/serve/limits.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { connectOlder } from '../support/older-client.ts'
+
+setFlagsFromString('--expose-gc')
+const collectGarbage = runInNewContext('gc') as () => void
+
+type Message = Readonly<Record<string, unknown>>
 
 const MIB = 1_048_576
 /** About a megabyte in memory, and 40 kB on the wire. */
@@ -22,6 +30,8 @@ const META = {
 
 interface Gated {
   readonly server: Server
+  /** A part of the arguments of each run of `ask`. */
+  readonly seen: readonly WeakRef<object>[]
   /** Resolves when this many calls have begun. */
   begun(calls: number): Promise<void>
   /** Lets the calls that wait end. */
@@ -48,9 +58,11 @@ function openGated(options: Partial<ServerOptions>): Gated {
   })
   server.tool('echo', {}, () => 'echo')
   server.tool('ask', {}, async ({ list }, ctx) => {
+    seen.push(new WeakRef((list as object[])[0] ?? {}))
     const sure = await ctx.confirm('sure', 'Sure?')
     return `${sure} ${(list as unknown[]).length}`
   })
+  const seen: WeakRef<object>[] = []
   const release = (): void => {
     for (const resolve of waiting.splice(0)) resolve()
   }
@@ -60,6 +72,7 @@ function openGated(options: Partial<ServerOptions>): Gated {
   })
   return {
     server,
+    seen,
     begun: (wanted) =>
       new Promise((resolve) => {
         if (calls >= wanted) resolve()
@@ -197,6 +210,46 @@ describe('calls in flight', () => {
     for (const id of running) await expect.poll(() => responses.get(id)).toMatchObject({ result: {} })
     const served = call('echo')
     await expect.poll(() => responses.get(served)).toMatchObject({ result: {} })
+  })
+})
+
+describe('calls that wait for an answer', () => {
+  it.each([
+    ['memory', {}],
+    ['a store', { store: createMemoryStore() }],
+  ])('N2 keep their arguments as text in %s, and continue when there is room', async (_name, options) => {
+    const gated = openGated({ ...LIMITS, ...options })
+    const url = await listen(gated.server)
+    const asked: (() => void)[] = []
+    const watching: (() => void)[] = []
+    const client = await connectOlder(url, {
+      capabilities: { elicitation: {} },
+      answer: () =>
+        new Promise((resolve) => {
+          asked.push(() => resolve({ action: 'accept', content: { confirm: true, sure: true } }))
+          watching.shift()?.()
+        }),
+    })
+    const calls: Promise<Message>[] = []
+    // Each would be refused if those before it still counted.
+    for (let i = 0; i < 6; i++) {
+      const isAsked = new Promise<void>((resolve) => watching.push(resolve))
+      calls.push(client.call('tools/call', { name: 'ask', arguments: HEAVY }))
+      await isAsked
+    }
+    // References are released at the end of a task.
+    await new Promise((resolve) => setImmediate(resolve))
+    collectGarbage()
+    expect(gated.seen).toHaveLength(6)
+    expect(gated.seen.filter((part) => part.deref() !== undefined)).toEqual([])
+    for (const answer of asked) answer()
+    for (const call of calls)
+      await expect(call).resolves.toMatchObject({
+        result: { content: [{ text: expect.stringContaining('13000') }] },
+      })
+    await expect(client.call('tools/call', { name: 'echo', arguments: HEAVY })).resolves.toMatchObject({
+      result: {},
+    })
   })
 })
 

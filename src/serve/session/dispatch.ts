@@ -21,7 +21,8 @@ import type { StdioOutput } from '../stdio/stdio.ts'
 import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
 import { factsOf, type Older, readInitialize } from './older.ts'
-import { costOf, type Session } from './session.ts'
+import { createParcel } from './parcel.ts'
+import type { Session } from './session.ts'
 import type { SessionStream, WholeEvent } from './stream.ts'
 
 /** Where the response to a message goes. */
@@ -114,13 +115,20 @@ export function dispatch(
 function dispatchCall(
   context: DispatchContext,
   session: Session,
-  call: OlderCall,
+  given: OlderCall,
   principal: Principal | undefined,
   path: ReplyPath,
 ): void {
-  const dialect = context.older.codecs.session(call.protocolVersion)
+  const dialect = context.older.codecs.session(given.protocolVersion)
   const { encodeReply } = dialect
-  const refuse = (error: RondoError): void => path.respond(encodeReply(call.id, { kind: 'error', error }))
+  const parcel = given.kind === 'flow' ? createParcel(given, context.load) : undefined
+  const release = parcel ? parcel.end : context.load?.hold()
+  // What lives as long as the call must not refer to the arguments that it came with.
+  const call = parcel?.call ?? given
+  const refuse = (error: RondoError): void => {
+    release?.()
+    path.respond(encodeReply(call.id, { kind: 'error', error }))
+  }
   if (context.draining) return refuse(new RondoError('SERVER_DRAINING'))
   // All anonymous callers have the same owner: a list would show each of them the tasks of all others.
   if (call.kind === 'tasks' && !context.known) return refuse(new RondoError('PEER_METHOD'))
@@ -128,15 +136,16 @@ function dispatchCall(
   let hold: CallHold | undefined
   try {
     hold = holdOf(context, session, call, path)
-    line = session.begin(call.id, path.channel, dialect, () => sizeOf(call), hold)
+    line = session.begin(call.id, path.channel, dialect, parcel?.pack, hold)
+    line.ready = parcel?.unpack
     line.scopes = context.scopes?.get(call.id) ?? line.scopes
     hold?.attach(line)
   } catch (error) {
     if (error instanceof RondoError) return refuse(error)
+    release?.()
     throw error
   }
   const active = { call, line }
-  const release = context.load?.hold()
   context.inFlight.enter(active)
   // A client that cancels is not kept waiting, even if the handler ignores its signal.
   const stopListening = line.onClose(() => path.respond(undefined))
@@ -188,21 +197,18 @@ function holdOf(
   if (!session.portable || isTurnsSession(session.id) || stream?.single !== true) return undefined
   if (call.kind !== 'flow' && call.kind !== 'task') return undefined
   const { id, progressToken, protocolVersion } = call
-  const { target, args } = call.kind === 'flow' ? call : { target: call.taskId, args: {} }
+  const target = call.kind === 'flow' ? call.target : call.taskId
   const scopes = (): readonly string[] => stream.scopes
   return older.shared.hold?.(session, stream.name, {
     id,
     target,
-    args,
+    get args() {
+      return call.kind === 'flow' ? call.args : {}
+    },
     progressToken,
     protocolVersion,
     scopes,
   })
-}
-
-/** Roughly what a call keeps in memory while it waits; measured only then. */
-function sizeOf(call: OlderCall): number {
-  return call.kind === 'flow' ? costOf(JSON.stringify(call.args)) : 0
 }
 
 function applySessionCall(

@@ -141,7 +141,7 @@ export interface PostOptions {
   readonly sessions: boolean
   readonly stream: StreamOptions
   readonly inFlight: InFlight<WatchedCall>
-  readonly service: Pick<Service, 'state' | 'onRefused'>
+  readonly service: Pick<Service, 'state' | 'onRefused' | 'loads'>
   readonly shareOf: ShareOf
   readonly access: Access
   readonly whenDraining?: HttpHeaders

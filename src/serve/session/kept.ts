@@ -90,6 +90,7 @@ export interface KeptCalls {
   close(): void
 }
 
+/** The arguments may be kept as text, so they are read only when they are needed. */
 interface HoldTerms extends KeptRequest {
   readonly scopes: () => readonly string[]
   readonly protocolVersion: string
@@ -188,7 +189,8 @@ export function createKeptCalls(
   }
 
   return {
-    hold(session, stream, { id, target, args, progressToken, scopes, protocolVersion }, taken) {
+    hold(session, stream, terms, taken) {
+      const { id, target, progressToken, scopes, protocolVersion } = terms
       const { tag, owner, name } = session
       const place = callRecord(stream)
       let count = Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
@@ -222,7 +224,7 @@ export function createKeptCalls(
             session: name,
             owner,
             scopes: scopes(),
-            request: { id, target, args, progressToken },
+            request: { id, target, args: terms.args, progressToken },
             protocolVersion,
             holder: tag,
             task,

@@ -125,6 +125,8 @@ export class SessionLine implements AskingLine {
   #recalled: Recalled | undefined
   /** What the call needs of its caller's token. */
   scopes: readonly string[] = []
+  /** Resolves when the call may continue with the answers that it has waited for. */
+  ready: (() => Promise<void>) | undefined
 
   /** `size` returns the bytes that the request keeps while it waits. */
   constructor(
@@ -222,7 +224,7 @@ export class SessionLine implements AskingLine {
     }
     if (!keeper) {
       send()
-      return asking
+      return this.#whenReady(asking)
     }
     const park = (): Promise<void> => {
       this.#parking = true
@@ -242,7 +244,14 @@ export class SessionLine implements AskingLine {
         this.#stopWaiting({ kind: 'refused', error: known }, true)
       },
     )
-    return asking
+    return this.#whenReady(asking)
+  }
+
+  async #whenReady(asking: Promise<Asked>): Promise<Asked> {
+    const asked = await asking
+    if (asked.kind === 'answers' || (asked.kind === 'refused' && asked.unable !== undefined))
+      await this.ready?.()
+    return asked
   }
 
   /** Keeps a call before its first effect, and begins its stream, so that the client has an event to resume from. */
@@ -280,7 +289,7 @@ export class SessionLine implements AskingLine {
     }
     for (const [id, answer] of Object.entries(answers)) this.#take(id, answer)
     this.#heed(enough, signal)
-    return asking
+    return this.#whenReady(asking)
   }
 
   /** The next time that the task of this call asks the same, these questions are not asked again. */

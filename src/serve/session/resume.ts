@@ -10,20 +10,23 @@
 
 import type { FlowHost } from '../../carry/host.ts'
 import { limitAt } from '../../carry/push.ts'
-import { withNeed } from '../../carry/scope.ts'
+import { type Need, withNeed } from '../../carry/scope.ts'
 import { nextRound } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
+import { weighJson } from '../../lib/json.ts'
 import type { FlowCall, FlowMethod, Principal, TaskCall } from '../../protocol/call.ts'
 import type { OlderReply } from '../../protocol/reply.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import { internalError } from '../failure.ts'
 import type { Fleet } from '../fleet.ts'
 import { type Outlet, openStream, SSE_COMMENT, toEvent } from '../http/line.ts'
+import { FREE_WEIGHT } from '../limits.ts'
 import type { PostOptions } from './exchange.ts'
 import { type CallRecord, claimsOfCall, isParked, type KeptCalls } from './kept.ts'
 import type { SessionLine } from './line.ts'
+import { createParcel, type Parcel } from './parcel.ts'
 import type { OpenRecord, Relays } from './records.ts'
-import { costOf, type Session } from './session.ts'
+import type { Session } from './session.ts'
 import { readEventId } from './stream.ts'
 import { GENERAL } from './streams.ts'
 
@@ -125,14 +128,17 @@ async function continueHere(
   { options, session, principal, outlet }: Resuming,
   stream: string,
   after: number,
-  record: CallRecord,
+  taken: CallRecord,
 ): Promise<void> {
   const { older, inFlight, access, onError } = options
-  const { request, protocolVersion } = record
+  const { protocolVersion } = taken
   const dialect = older.codecs.session(protocolVersion)
-  const call = toCall(session, record)
-  const [need] = await access.admit([call], principal, record.scopes)
-  const ready = need && call.kind === 'flow' ? withNeed(call, need) : call
+  const [need] = await access.admit([toCall(session, taken)], principal, taken.scopes)
+  const parcel = toParcel(options, session, toCall(session, taken), need)
+  // What lives as long as the call must not refer to the arguments that it came with.
+  const record = { ...taken, request: { ...taken.request, args: {} } }
+  const { request } = record
+  const ready = parcel?.call ?? toCall(session, record)
   let line: SessionLine | undefined
   const wish = {
     primed: dialect.primesStreams,
@@ -147,9 +153,20 @@ async function continueHere(
   session.leave(request.id)
   const channel = session.streams.open(wish, outlet, options.stream)
   channel.beat()
-  const terms = { ...request, protocolVersion, scopes: () => record.scopes }
+  const { id, target, progressToken } = request
+  const terms = {
+    id,
+    target,
+    progressToken,
+    protocolVersion,
+    get args() {
+      return ready.kind === 'flow' ? ready.args : {}
+    },
+    scopes: () => record.scopes,
+  }
   const hold = parts.kept.hold(session, stream, terms, record)
-  const begun = session.resume(request.id, channel, dialect, () => costOf(JSON.stringify(request)), hold)
+  const begun = session.resume(request.id, channel, dialect, parcel?.pack, hold)
+  begun.ready = parcel?.unpack
   line = begun
   begun.scopes = record.scopes
   hold.attach(begun)
@@ -170,7 +187,22 @@ async function continueHere(
     )
     .then(finish)
     .catch(onError)
-    .finally(() => inFlight.leave(active))
+    .finally(() => {
+      inFlight.leave(active)
+      parcel?.end()
+    })
+}
+
+function toParcel(
+  { service: { loads } }: PostOptions,
+  { share }: Session,
+  call: FlowCall | TaskCall,
+  need: Need | undefined,
+): Parcel | undefined {
+  if (call.kind !== 'flow') return undefined
+  const admitted = need ? withNeed(call, need) : call
+  const weight = weighJson(JSON.stringify(call.args))
+  return createParcel(admitted, weight > FREE_WEIGHT ? loads?.open(share) : undefined, weight)
 }
 
 function toCall(
@@ -213,6 +245,8 @@ async function run(
   )
   const beginning = nextRound(host, claims)
   const isAsked = record.questions.length > 0
+  // Otherwise it waits for answers first.
+  if (!isAsked) await line.ready?.()
   const from = {
     beginning,
     answers: undefined,
