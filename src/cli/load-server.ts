@@ -31,7 +31,7 @@ class LoadError extends Error {
 }
 
 /** What the command needs of a server, whichever package it was created with. */
-export type LoadedServer = Pick<Server, 'listen' | 'stdio' | 'nodeHandler' | 'drain' | 'close'>
+export type LoadedServer = Pick<Server, 'listen' | 'stdio' | 'nodeHandler' | 'deliver' | 'drain' | 'close'>
 
 export interface Loaded {
   readonly server: LoadedServer
@@ -180,6 +180,9 @@ async function serveOfficial(found: McpServer | Build): Promise<LoadedServer> {
   }
   return {
     nodeHandler: () => handler,
+    deliver() {
+      throw new LoadError('Events for an official server are delivered by its own code, with rondo.deliver.')
+    },
     drain,
     close,
     async listen({ host = '127.0.0.1', port = 3000 } = {}) {

@@ -16,6 +16,7 @@ import {
   toolsCommand,
 } from './command/call.ts'
 import { consoleCommand } from './command/console.ts'
+import { deliverCommand } from './command/deliver.ts'
 import { doctorCommand } from './command/doctor.ts'
 import { keysCommand, stateCommand } from './command/keys.ts'
 import { loginCommand, logoutCommand, whoamiCommand } from './command/login.ts'
@@ -51,6 +52,7 @@ export const COMMANDS: readonly Command[] = [
   abandonCommand,
   taskCommand,
   tasksCommand,
+  deliverCommand,
   storeCommand,
   loginCommand,
   logoutCommand,

@@ -126,6 +126,7 @@ function createPlayer(options: PlayerOptions): Player {
       child = undefined
       tell(io, `The server of ${options.path} exited (${signal ?? `exit code ${code}`}).`)
     })
+    if (report.kind !== 'listening') return 'failed'
     port = report.port
     if (options.json) printJson(io, { url: report.url, file: options.path })
     else tell(io, `Serving ${options.path} at ${report.url}`)
@@ -177,7 +178,7 @@ function launch({ command, env, io }: PlayerOptions, entrance: readonly string[]
   })
 }
 
-async function firstReport(child: ChildProcess): Promise<ServeReport> {
+export async function firstReport(child: ChildProcess): Promise<ServeReport> {
   const settled = new AbortController()
   const { signal } = settled
   try {

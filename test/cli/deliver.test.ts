@@ -1,0 +1,85 @@
+/** `rondo deliver`: an event for a hook, from the command line. Needs the build. */
+
+import { writeFileSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { afterAll, describe, expect, it } from 'vitest'
+import { EXITS } from '../../src/cli/command-line.ts'
+import { createServer, generateKey, type Server } from '../../src/index.ts'
+import { createSqliteStore } from '../../src/sqlite.ts'
+import { follow, send } from '../support/task-client.ts'
+import { useCliHome } from '../support/use-cli.ts'
+
+const home = useCliHome()
+const keys = generateKey()
+const built = (name: string): string => pathToFileURL(resolve(`dist/${name}.js`)).href
+const CENTS = { type: 'object', properties: { cents: { type: 'integer' } }, required: ['cents'] } as const
+
+const servers: Server[] = []
+afterAll(() => Promise.all(servers.map((server) => server.close())))
+
+describe('rondo deliver', () => {
+  it('G6 delivers to the hook of a task that another process runs, once, and says what became of every other event', async () => {
+    const database = join(home.path, 'shop.db')
+    const file = join(home.path, 'shop.mjs')
+    writeFileSync(
+      file,
+      `import { createServer } from '${built('index')}'
+      import { createSqliteStore } from '${built('sqlite')}'
+      export default createServer({ name: 'shop', version: '1', store: createSqliteStore({ file: '${database}' }) })`,
+    )
+    const server = createServer({
+      name: 'shop',
+      version: '1',
+      keys,
+      log: 'off',
+      store: createSqliteStore({ file: database }),
+    })
+    servers.push(server)
+    const opened = new Promise<string>((open) => {
+      server.tool('order', { task: 'always' }, async (_args, ctx) => {
+        const paid = await ctx.hook('paid', { schema: CENTS })
+        open(paid.id)
+        return `paid: ${((await paid.received()) as { cents: number }).cents}`
+      })
+    })
+    const { result } = await send(server, 'tools/call', { name: 'order', arguments: {} })
+    const id = await opened
+    const env = { RONDO_KEYS: keys }
+    const deliver = (...words: string[]) => home.run(['deliver', file, ...words], { env })
+
+    const misfit = await deliver(id, '{"cents":"many"}')
+    expect(misfit).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('rejected, and the hook stays open'),
+    })
+    expect(await deliver('h.made-up', '{}')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('No hook has this id here'),
+    })
+    const accepted = await deliver(id, '{"cents":500}')
+    expect(accepted).toMatchObject({ code: 0, stderr: expect.stringContaining('The hook has the event') })
+    const again = await home.run(['deliver', file, id, '-', '--json'], { env, input: '{"cents":900}' })
+    expect(again.code).toBe(1)
+    expect(['duplicate', 'closed']).toContain(JSON.parse(again.stdout).kind)
+    expect(await follow(server, String(result?.taskId), {})).toMatchObject({
+      result: { content: [{ text: 'paid: 500' }] },
+    })
+  })
+
+  it('refuses what is not JSON, a file that is not there, and a file whose server has no store', async () => {
+    const file = join(home.path, 'plain.mjs')
+    writeFileSync(
+      file,
+      `import { createServer } from '${built('index')}'
+      export default createServer({ name: 'plain', version: '1' })`,
+    )
+    const run = (...words: string[]) => home.run(['deliver', ...words])
+    expect(await run(file, 'h.x', 'no json')).toMatchObject({ code: EXITS.usage.code })
+    expect(await run('nowhere.mjs', 'h.x', '{}')).toMatchObject({ code: EXITS.usage.code })
+    expect(await run(file, 'h.x', '{}')).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining('server.deliver needs a store'),
+    })
+  })
+})
