@@ -55,6 +55,7 @@ export { kindOf, type QuestionKind } from './protocol/common/request.ts'
 export type {
   Observed,
   ObservedEvent,
+  ObservedHappening,
   ObservedOperation,
   ObservedQueue,
   Observer,

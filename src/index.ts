@@ -41,6 +41,7 @@ export type { QuestionKind } from './protocol/common/request.ts'
 export type {
   Observed,
   ObservedEvent,
+  ObservedHappening,
   ObservedOperation,
   ObservedQueue,
   Observer,

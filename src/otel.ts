@@ -3,6 +3,7 @@
 export type {
   Observed,
   ObservedEvent,
+  ObservedHappening,
   ObservedOperation,
   ObservedQueue,
   Observer,

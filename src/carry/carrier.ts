@@ -22,6 +22,7 @@ import { MANUAL, unaskable, withElicitationId } from '../replay/question.ts'
 import type { ReplayInput } from '../replay/replay.ts'
 import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts'
 import type { Sleeping } from '../replay/wait.ts'
+import type { TaskHead } from '../store/task-engine.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
 import type { FlowHost, RoundEvent, TaskHost, TaskPlace } from './host.ts'
 import { placeOf, subjectOf } from './report.ts'
@@ -73,6 +74,8 @@ export interface Round extends Listed {
   readonly began: number
   /** The turn of a task that this round is. */
   readonly task?: TaskPlace
+  /** That task. */
+  readonly row?: TaskHead
   readonly trace?: RunTrace
   /** The request whose answers woke this turn. */
   readonly wokenBy?: string

@@ -12,6 +12,7 @@ import type { OlderReply, Reply } from '../protocol/reply.ts'
 import type { RunReport } from '../replay/run-state.ts'
 import { originOf } from '../replay/work.ts'
 import type { RefusedState } from '../seal/state.ts'
+import type { TaskHead } from '../store/task-engine.ts'
 import type { Target } from '../tool/target.ts'
 import type { Round, RoundRequest } from './carrier.ts'
 import type {
@@ -30,10 +31,23 @@ export type RoundFacts = Pick<
   'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
 >
 
+/** How the last turn of a task ended, until the store has kept that. */
+const ends = new WeakMap<TaskHead, Pick<RoundFacts, 'outcome' | 'code'>>()
+
+export function noteEnd(task: TaskHead, { outcome, code }: Pick<RoundFacts, 'outcome' | 'code'>): void {
+  ends.set(task, { outcome, code })
+}
+
+export function notedEnd(task: TaskHead): Pick<RoundFacts, 'outcome' | 'code'> | undefined {
+  return ends.get(task)
+}
+
 /** Passes on how a round ended, to whoever listens: telemetry, the log, the tracer of development mode. */
 export function reportRound(round: Round, report: RunReport | undefined, facts: RoundFacts): void {
   const { host, call, target, beginning, began } = round
   const changed = beginning.anchored && beginning.sealedVersion !== target.version
+  const now = host.platform.now()
+  if (round.row) noteEnd(round.row, facts)
   round.observed?.end({
     outcome: facts.outcome,
     code: facts.code,
@@ -44,7 +58,6 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     executed: report?.executed,
     stateBytes: facts.stateBytes,
   })
-  const now = host.platform.now()
   const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,

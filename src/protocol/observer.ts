@@ -18,7 +18,34 @@ export interface Observer {
   begin?(operation: ObservedOperation): Observed | undefined
   /** The queue of tasks, from time to time, in processes that run tasks. */
   queue?(queue: ObservedQueue): void
+  /** Something happened that is worth counting, each time: the log sums such things up. */
+  count?(happening: ObservedHappening): void
 }
+
+export type ObservedHappening =
+  /** A request was refused before anything ran. */
+  | { readonly kind: 'refused'; readonly code: string; readonly status: number }
+  /** A turn threw and will be retried, lost its lease, or began because another worker died. */
+  | {
+      readonly kind: 'turn'
+      readonly trouble: 'retried' | 'lost' | 'taken_over'
+      /** The tool, if it is known. */
+      readonly target?: string
+    }
+  /** A task ended, and the store has its end. */
+  | {
+      readonly kind: 'ended'
+      /** As in the `round` event of the log, or `given_up`: too many of its turns threw or died. */
+      readonly outcome: string
+      /** Code of the error, if it failed. */
+      readonly code?: string
+      /** The tool, if it is known. */
+      readonly target?: string
+      /** How old the task is. */
+      readonly ageMs: number
+    }
+  /** The store failed while a worker used it. */
+  | { readonly kind: 'store'; readonly during: string }
 
 export interface ObservedEvent {
   readonly event: string
@@ -34,6 +61,8 @@ export interface ObservedQueue {
   readonly running: number
   /** Tasks that wait for an answer. */
   readonly parked: number
+  /** Turns that this process runs at the same time, at most. */
+  readonly slots: number
 }
 
 export interface ObservedOperation {
@@ -94,7 +123,7 @@ export interface OperationEnd {
 }
 
 const REPORT_MS = 60_000
-const METHODS = ['begin', 'event', 'queue'] as const
+const METHODS = ['begin', 'event', 'queue', 'count'] as const
 
 /** Returns an observer that never throws. What it threw is reported at most once a minute. */
 export function guardObserver(
@@ -106,7 +135,9 @@ export function guardObserver(
   if (typeof observer !== 'object' || observer === null)
     throw misuse("telemetry must be an observer, such as otel() from 'rondo/otel'.")
   if (!METHODS.some((name) => typeof observer[name] === 'function'))
-    throw misuse('telemetry must be an observer with at least one of the methods begin, event and queue.')
+    throw misuse(
+      'telemetry must be an observer with at least one of the methods begin, event, queue and count.',
+    )
   let reportedAt = Number.NEGATIVE_INFINITY
   const report = (error: unknown): void => {
     if (now() - reportedAt < REPORT_MS) return
@@ -128,6 +159,7 @@ export function guardObserver(
   return {
     event: observer.event && ((event) => attempt(() => observer.event?.(event))),
     queue: observer.queue && ((queue) => attempt(() => observer.queue?.(queue))),
+    count: observer.count && ((happening) => attempt(() => observer.count?.(happening))),
     begin(operation) {
       const observed = attempt(() => {
         const begun: unknown = observer.begin?.(operation)

@@ -15,7 +15,8 @@ import type {
   Tracer,
 } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
-import { placeOfTask } from '../carry/task/journal.ts'
+import { notedEnd } from '../carry/report.ts'
+import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
 import { misuse } from '../errors.ts'
@@ -87,6 +88,7 @@ export function createHost(
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
   const placeOf = (task: TaskHead) => host.tasks && placeOfTask(host, host.tasks, task)
+  const toolOf = (task: TaskHead) => host.tasks && toolOfTask(host, host.tasks, task)
   const drainListeners = new Set<() => void>()
   const host: OpenHost & { draining: boolean } = {
     audience: options.audience,
@@ -106,7 +108,7 @@ export function createHost(
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(options, platform, log),
-    tasks: createTaskHost(options, { log, instance, observer, placeOf }),
+    tasks: createTaskHost(options, { log, instance, observer, placeOf, toolOf, now: platform.now }),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: options.store,
     onDrain(listener) {
@@ -206,14 +208,18 @@ interface TaskReports {
   readonly observer?: Observer
   /** The flow to which a task belongs, if that can be read. */
   placeOf(task: TaskHead): LogPlace | undefined
+  /** The tool of a task, if that can be read. */
+  toolOf(task: TaskHead): string | undefined
+  readonly now: () => number
 }
 
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
 
 function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
-  { log, instance, observer, placeOf }: TaskReports,
+  reports: TaskReports,
 ): TaskHost | undefined {
+  const { log, instance, observer, placeOf } = reports
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   assertTaskTimes({ ttl: ['tasks.maxTtlMs', tasks.maxTtlMs] })
   const tools = toToolTerms(tasks.tools)
@@ -224,10 +230,11 @@ function createTaskHost(
   const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
   const { maxOpen: maxOpenTasks, maxEnded: maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = tasks
   const logged = logTaskEvents(log, placeOf, tasks.onEvent)
-  const onEvent: EmitEngineEvent = observer?.queue
+  const observe = observer && observeTaskEvents(observer, reports, tasks.concurrency ?? CONCURRENCY)
+  const onEvent: EmitEngineEvent = observe
     ? (event, task) => {
         logged(event, task)
-        if (event.kind === 'queue') observer.queue?.(event)
+        observe(event, task)
       }
     : logged
   const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes }
@@ -263,7 +270,7 @@ export function createTaskWork(
   find: FindTarget,
   { tasks = {} }: Pick<ServerOptions, 'tasks'>,
 ): TaskWork {
-  const { concurrency = 16 } = tasks
+  const { concurrency = CONCURRENCY } = tasks
   if (!host.tasks || concurrency === 0) return NO_WORK
   const { engine } = host.tasks
   const run = createRunTurn(host, host.tasks, find)
@@ -286,6 +293,40 @@ export function createTaskWork(
       return stopped
     },
   }
+}
+
+/** Turns that a process runs at the same time. */
+const CONCURRENCY = 16
+
+/** Tells telemetry of the queue, of what interrupts tasks, and of their ends. */
+function observeTaskEvents(
+  { queue, count }: Observer,
+  { toolOf, now }: Pick<TaskReports, 'toolOf' | 'now'>,
+  slots: number,
+): EmitEngineEvent {
+  return (event, task) => {
+    if (event.kind === 'queue') return queue?.({ ...event, slots })
+    if (event.kind === 'store-error') return count?.({ kind: 'store', during: event.during })
+    if (count === undefined || task === undefined) return
+    const trouble = troubleOf(event)
+    if (trouble !== undefined) return count({ kind: 'turn', trouble, target: toolOf(task) })
+    const end = endingOf(event, task)
+    if (end === undefined) return
+    count({ kind: 'ended', ...end, target: toolOf(task), ageMs: Math.max(0, now() - task.createdAt) })
+  }
+}
+
+function troubleOf(event: EngineEvent): 'retried' | 'lost' | 'taken_over' | undefined {
+  if (event.kind === 'began') return event.takenOver ? 'taken_over' : undefined
+  if (event.kind === 'retry') return 'retried'
+  // A process that stops hands its tasks back.
+  return event.kind === 'lost' && event.reason !== 'draining' ? 'lost' : undefined
+}
+
+function endingOf(event: EngineEvent, task: TaskHead): { outcome: string; code?: string } | undefined {
+  if (event.kind === 'gave-up') return { outcome: 'given_up' }
+  if (event.kind !== 'turn' || !(event.outcome === 'complete' || event.outcome === 'fail')) return undefined
+  return notedEnd(task) ?? { outcome: event.outcome === 'complete' ? 'complete' : 'refused' }
 }
 
 const REPORT_MS = 60_000

@@ -10,7 +10,7 @@ import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
-import { createCallerLog, createRefusalLog } from './failure.ts'
+import { type CallerLog, createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, createTaskWork, type OpenHost } from './host.ts'
@@ -80,6 +80,7 @@ function toService(
     host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error })
   const changes = guardedBus(options.changes ?? shareChanges(createChangeBus(onError), fleet), onError)
   const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
+  const logRefusal = createRefusalLog(host.log, host.platform.now)
   return createService({
     ...shared,
     listCache: options.listCache ?? { ttlMs: 60_000, scope },
@@ -91,7 +92,10 @@ function toService(
     }),
     loads: createLoads(options),
     slow: createSlowHandlers(host),
-    onRefused: createRefusalLog(host.log, host.platform.now),
+    onRefused(code, status) {
+      host.observer?.count?.({ kind: 'refused', code, status })
+      logRefusal(code, status)
+    },
     ...stopping,
   })
 }
@@ -175,7 +179,12 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   }
   const fleet = createFleet(host, options.store)
   const service = toService(options, host, registry, fleet, { leave, drain, onClosed, readiness })
-  const http = { ...options, onError, onRefused: callers.refused }
+  const onRefused: CallerLog['refused'] = (status, ...why) => {
+    const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
+    host.observer?.count?.({ kind: 'refused', code, status })
+    callers.refused(status, ...why)
+  }
+  const http = { ...options, onError, onRefused }
   const { sessions } = options
   const exchange = createExchange(service, { ...http, stateless: sessions === false })
   const fetchExchange = createExchange(service, { ...http, stateless: !sessions, isolated: true })

@@ -38,6 +38,7 @@ import { assertOptions } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
 import type {
   Observed,
+  ObservedHappening,
   ObservedOperation,
   ObservedQueue,
   Observer,
@@ -56,6 +57,7 @@ export const CONVENTION = {
   operation: 'gen_ai.operation.name',
   errorType: 'error.type',
   statusCode: 'rpc.response.status_code',
+  httpStatus: 'http.response.status_code',
 } as const
 
 /** Our own. */
@@ -85,6 +87,14 @@ export const METRIC = {
   refused: 'rondo.state.refused',
   tasksOpen: 'rondo.tasks.open',
   dueAge: 'rondo.tasks.due.age',
+  roundsActive: 'rondo.rounds.active',
+  requestsRefused: 'rondo.requests.refused',
+  taskDuration: 'rondo.task.duration',
+  turnDuration: 'rondo.task.turn.duration',
+  turnsActive: 'rondo.task.turns.active',
+  slots: 'rondo.task.slots',
+  interruptions: 'rondo.task.interruptions',
+  storeErrors: 'rondo.store.errors',
 } as const
 
 export interface OtelOptions {
@@ -126,17 +136,21 @@ export function otel(options: OtelOptions = {}): Required<Observer> {
     event(event) {
       if (event.event !== 'state_refused') return
       const { reason } = event as { reason?: unknown }
-      // A reason that is a sentence of an operator's own function would be a label without bound.
-      const label = typeof reason === 'string' && /^[a-z-]{1,32}$/.test(reason) ? reason : 'other'
-      instruments().refused.add(1, { [ATTRIBUTE.reason]: label })
+      instruments().refused.add(1, { [ATTRIBUTE.reason]: toLabel(reason) })
     },
     queue: (queue) => instruments().queue(queue),
+    count: (happening) => instruments().count(happening),
     begin(operation) {
       const span =
         isPoll(operation) && options.polls !== true ? undefined : start(tracer(), operation, options)
       return observe(operation, span, instruments(), tracer, options)
     },
   }
+}
+
+/** A reason that is a sentence of somebody's own function would be a label without bound. */
+function toLabel(reason: unknown): string {
+  return typeof reason === 'string' && /^[a-z-]{1,32}$/.test(reason) ? reason : 'other'
 }
 
 function isPoll({ method }: ObservedOperation): boolean {
@@ -214,7 +228,10 @@ function linksOf({ kind, spans, wokenBy }: ObservedOperation, ambient: SpanConte
 }
 
 /** Adds what is called to the attributes of a span, or to the labels of a metric. */
-function withTarget(attributes: Attributes, { method, target }: ObservedOperation): Attributes {
+function withTarget(
+  attributes: Attributes,
+  { method, target }: Pick<ObservedOperation, 'method' | 'target'>,
+): Attributes {
   if (method === 'tools/call') attributes[CONVENTION.operation] = 'execute_tool'
   if (target !== undefined) attributes[method === 'tools/call' ? CONVENTION.tool : CONVENTION.prompt] = target
   return attributes
@@ -252,6 +269,7 @@ function observe(
 ): Observed {
   const { span, inside = context.active() } = started ?? {}
   const began = performance.now() - lateness(operation)
+  instruments.active(operation, 1)
   const own = span?.spanContext()
   const sent = own ?? trace.getSpanContext(inside)
   // Nothing of a trace that is not sampled arrives anywhere: no links to it, no spans inside it.
@@ -269,19 +287,28 @@ function observe(
     run: (fn) => context.with(inside, fn),
     work(kind, key, fn) {
       if (span && !isSampled) return fn()
-      const attributes = { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key }
-      const child = tracer().startSpan(`${kind} ${key}`, { kind: SpanKind.INTERNAL, attributes }, inside)
+      // Names of spans have to be few, and a key may contain an id: it is an attribute.
+      const child = tracer().startSpan(
+        kind,
+        { kind: SpanKind.INTERNAL, attributes: workOf(kind, key) },
+        inside,
+      )
       return ending(child, () => context.with(trace.setSpan(inside, child), fn))
     },
     replayed(kind, key) {
-      span?.addEvent('replayed', { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key })
+      span?.addEvent('replayed', workOf(kind, key))
     },
     end(end) {
       const seconds = (performance.now() - began) / 1000
       if (span) endSpan(span, end)
+      instruments.active(operation, -1)
       instruments.ended(operation, end, seconds)
     },
   }
+}
+
+function workOf(kind: string, key: string): Attributes {
+  return { [ATTRIBUTE.workKind]: kind, [ATTRIBUTE.workName]: key }
 }
 
 /** Ends the span of a step when the step has settled, and returns what the step returned. */
@@ -303,7 +330,7 @@ function ending(span: Span, fn: () => unknown): unknown {
   }
 }
 
-function errorType({ code, outcome }: OperationEnd): string | undefined {
+function errorType({ code, outcome }: Pick<OperationEnd, 'code' | 'outcome'>): string | undefined {
   return code ?? (outcome === 'tool_error' ? 'tool_error' : undefined)
 }
 
@@ -333,12 +360,16 @@ function endingOf(end: OperationEnd, type: string | undefined): Attributes {
 interface Instruments {
   readonly refused: { add(value: number, attributes: Attributes): void }
   queue(queue: ObservedQueue): void
+  count(happening: ObservedHappening): void
+  /** A handler begins or ends. */
+  active(operation: ObservedOperation, change: 1 | -1): void
   ended(operation: ObservedOperation, end: OperationEnd, seconds: number): void
 }
 
 /** The conventions name these. */
 const DURATION = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300]
 const HUMAN = [1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400]
+const TASK = [0.1, 1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400, 604_800]
 const ROUNDS = [1, 2, 3, 4, 5, 6, 8, 10, 16, 32]
 
 const FINAL = new Set(['complete', 'tool_error', 'refused'])
@@ -362,11 +393,47 @@ function createInstruments(meter: Meter): Instruments {
     unit: 's',
     description: 'How long the oldest task that is due has waited for a worker',
   })
+  const counter = (name: string, unit: string, description: string) =>
+    meter.createCounter(name, { unit, description })
+  const updown = (name: string, unit: string, description: string) =>
+    meter.createUpDownCounter(name, { unit, description })
+  const turn = histogram(METRIC.turnDuration, 's', 'Duration of a turn of a task', DURATION)
+  const task = histogram(METRIC.taskDuration, 's', 'Time from the creation of a task to its end', TASK)
+  const roundsActive = updown(METRIC.roundsActive, '{round}', 'Rounds whose handler runs')
+  const turnsActive = updown(METRIC.turnsActive, '{turn}', 'Turns of tasks that run: slots in use')
+  const slots = meter.createGauge(METRIC.slots, { unit: '{turn}', description: 'Turns that may run at once' })
+  const turnedAway = counter(METRIC.requestsRefused, '{request}', 'Requests refused before anything ran')
+  const interruptions = counter(
+    METRIC.interruptions,
+    '{turn}',
+    'Turns of tasks that did not end as they should',
+  )
+  const storeErrors = counter(METRIC.storeErrors, '{error}', 'Failures of the store')
   return {
     refused,
-    queue({ due, running, parked, oldestDueMs }) {
+    queue({ due, running, parked, oldestDueMs, slots: most }) {
       open.record(due + running + parked)
       dueAge.record(oldestDueMs / 1000)
+      slots.record(most)
+    },
+    count(happening) {
+      if (happening.kind === 'store')
+        return storeErrors.add(1, { [ATTRIBUTE.reason]: toLabel(happening.during) })
+      if (happening.kind === 'refused') {
+        const { code, status } = happening
+        return turnedAway.add(1, { [CONVENTION.errorType]: code, [CONVENTION.httpStatus]: status })
+      }
+      const labels = withTarget({}, { method: 'tools/call', target: happening.target })
+      if (happening.kind === 'turn')
+        return interruptions.add(1, { ...labels, [ATTRIBUTE.reason]: happening.trouble })
+      const { outcome, ageMs } = happening
+      const type = outcome === 'given_up' ? outcome : errorType(happening)
+      if (type !== undefined) labels[CONVENTION.errorType] = type
+      task.record(ageMs / 1000, { ...labels, [ATTRIBUTE.outcome]: outcome })
+    },
+    active(operation, change) {
+      if (operation.kind === 'round') roundsActive.add(change, withTarget({}, operation))
+      if (operation.kind === 'turn') turnsActive.add(change, withTarget({}, operation))
     },
     ended(operation, end, seconds) {
       const { kind, method, protocolVersion, round, waitedMs } = operation
@@ -379,6 +446,8 @@ function createInstruments(meter: Meter): Instruments {
       if (type !== undefined) labels[CONVENTION.errorType] = type
       if (kind === 'client') client.record(seconds, labels)
       else if (kind !== 'turn') server.record(seconds, labels)
+      else turn.record(seconds, { ...labels, [ATTRIBUTE.outcome]: end.outcome })
+      if (end.code?.startsWith('STORE_')) storeErrors.add(1, { [ATTRIBUTE.reason]: kind })
       if (waitedMs !== undefined) humanWait.record(waitedMs / 1000, withTarget({}, operation))
       if (round !== undefined && end.outcome !== undefined && FINAL.has(end.outcome))
         rounds.record(round, withTarget({}, operation))

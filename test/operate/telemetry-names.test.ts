@@ -31,7 +31,7 @@ describe('the reference of telemetry', () => {
   it('names no attribute in the code that is not in the list', () => {
     const code = readFileSync('src/telemetry/otel.ts', 'utf8')
     const written = Array.from(
-      code.matchAll(/['"]((?:rondo|mcp|gen_ai|rpc|jsonrpc|error)\.[\w.]+)/g),
+      code.matchAll(/['"]((?:rondo|mcp|gen_ai|rpc|http|jsonrpc|error)\.[\w.]+)/g),
       ([, name]) => name,
     )
     const listed = [CONVENTION, ATTRIBUTE, METRIC].flatMap((names): string[] => Object.values(names))

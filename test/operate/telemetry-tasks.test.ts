@@ -188,7 +188,7 @@ it('E9 a task whose process was killed continues elsewhere, linked to the call t
   expect(linksOf(turn)).toHaveProperty('created')
   expect(turn.events.map(({ attributes }) => attributes?.['rondo.work.name'])).toEqual(['first'])
   const worked = telemetry.spans().filter(({ kind }) => kind === SpanKind.INTERNAL)
-  expect(worked.map(({ name }) => name)).toEqual(['step second'])
+  expect(worked.map(({ attributes }) => attributes['rondo.work.name'])).toEqual(['second'])
 }, 120_000)
 
 it('the queue is measured: open tasks, and how long the oldest that is due has waited', async () => {

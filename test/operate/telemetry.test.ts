@@ -165,8 +165,8 @@ describe('one flow of three rounds over three instances', () => {
     const [one, two, three] = rounds() as [ReadableSpan, ReadableSpan, ReadableSpan]
     const inner = telemetry.spans().filter(({ kind }) => kind === SpanKind.INTERNAL)
     expect(inner.map(({ name, parentSpanContext }) => [name, parentSpanContext?.spanId])).toEqual([
-      ['step look', one.spanContext().spanId],
-      ['effect save', three.spanContext().spanId],
+      ['step', one.spanContext().spanId],
+      ['effect', three.spanContext().spanId],
     ])
     expect(two.events.map(({ name, attributes }) => [name, attributes?.['rondo.work.name']])).toEqual([
       ['replayed', 'look'],
@@ -180,7 +180,7 @@ describe('one flow of three rounds over three instances', () => {
     await threeRounds([server, server, server])
     expect(rounds().some(({ duration }) => duration[1] % 1e6 !== 0)).toBe(true)
     const [one] = rounds()
-    const step = telemetry.spans().find(({ name }) => name === 'step look')
+    const step = telemetry.spans().find(({ name }) => name === 'step')
     const nanos = ([s = 0, n = 0]: readonly number[]) => s * 1e9 + n
     expect(nanos(step?.startTime ?? [])).toBeGreaterThanOrEqual(nanos(one?.startTime ?? []) - 1e6)
     expect(nanos(step?.endTime ?? [])).toBeLessThanOrEqual(nanos(one?.endTime ?? []) + 1e6)
@@ -530,7 +530,8 @@ describe('an observer of async functions', () => {
 
   it('is refused if it has none of the methods', () => {
     const create = (telemetry: object) => createServer({ name: 'none', version: '1', telemetry })
-    const sentence = 'telemetry must be an observer with at least one of the methods begin, event and queue.'
+    const sentence =
+      'telemetry must be an observer with at least one of the methods begin, event, queue and count.'
     expect(() => create({})).toThrow(sentence)
     expect(() => create({ Begin: () => undefined })).toThrow(sentence)
   })

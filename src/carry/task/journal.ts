@@ -305,11 +305,19 @@ export function placeOfTask(
   tasks: TaskHost,
   task: TaskHead,
 ): Pick<LogPlace, 'flow' | 'round'> | undefined {
+  const { flow, round } = planOf(host, tasks, task) ?? {}
+  return flow === undefined || round === undefined ? undefined : { flow, round }
+}
+
+/** The tool of a task, if its head opens. */
+export function toolOfTask(host: FlowHost, tasks: TaskHost, task: TaskHead): string | undefined {
+  return planOf(host, tasks, task)?.call.target
+}
+
+function planOf(host: FlowHost, tasks: TaskHost, task: TaskHead): TaskPlan | undefined {
   if (!host.keys.isReady) return undefined
   const read = readPiece(host, tasks, task, 'head', task.head)
-  if (!('value' in read)) return undefined
-  const { flow, round } = read.value as TaskPlan
-  return { flow, round }
+  return 'value' in read ? (read.value as TaskPlan) : undefined
 }
 
 /** The call as a worker runs it. */

@@ -19,7 +19,7 @@ import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/t
 import type { Target } from '../../tool/target.ts'
 import { type Carrier, type Pause, type Round, skipIn } from '../carrier.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { logFault, unaskableReply } from '../report.ts'
+import { logFault, noteEnd, unaskableReply } from '../report.ts'
 import { concludeRefused, logRound, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
 import { eventsOf, hooksOf } from './hook.ts'
@@ -79,8 +79,12 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
     assertOwner(host, turn, plan)
     const target = find(plan)
-    if (!target)
-      return mayComeBack(turn) ? leaveToOthers(host, turn, plan) : failed(host, task, unknownTool(plan))
+    if (!target) {
+      if (mayComeBack(turn)) return leaveToOthers(host, turn, plan)
+      const error = unknownTool(plan)
+      noteEnd(task, { outcome: 'refused', code: error.code })
+      return failed(host, task, error)
+    }
     const round = await taskCarrier.open({ host, tasks, turn, plan, target })
     try {
       return await runOnce(taskCarrier, round)
@@ -246,6 +250,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     principal,
     line: toLine(turn.signal),
     task: { task: task.id, turn: turn.number },
+    row: task,
     beginning: {
       flow,
       round,

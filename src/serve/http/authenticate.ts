@@ -241,10 +241,12 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
   const require = ({ scopes }: Need, principal: Principal | undefined): void => {
     if (allowsAll(scopes, principal)) return
     const known = principal !== undefined
-    throw new RondoError(known ? 'PEER_SCOPE' : 'PEER_UNAUTHENTICATED', undefined, {
+    const error = new RondoError(known ? 'PEER_SCOPE' : 'PEER_UNAUTHENTICATED', undefined, {
       data: { requiredScopes: scopes },
       headers: { 'WWW-Authenticate': challenge(known ? 'insufficient_scope' : undefined, scopes) },
     })
+    service.onRefused?.(error.code, error.http)
+    throw error
   }
 
   return {
