@@ -200,7 +200,9 @@ export function originOf(error: unknown): unknown {
   return error instanceof Error ? (origins.get(error) ?? error) : error
 }
 
-const MAX_DEPTH = 64
+/** Deeper than a message may nest, so that a step can return what a client sent. */
+const MAX_DEPTH = 1_000
+const MAX_PATH = 200
 
 /**
  * Returns where `value` contains something that JSON would silently change (a Date, a Map, a NaN), and what. It is refused
@@ -209,7 +211,7 @@ const MAX_DEPTH = 64
 function findNonJson(value: unknown, path = '', depth = 0): string | undefined {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined
   if (typeof value === 'number' && Number.isFinite(value)) return undefined
-  const where = path === '' ? 'the value itself' : path
+  const where = path === '' ? 'the value itself' : path.slice(0, MAX_PATH)
   if (typeof value !== 'object') return `${where} is ${describe(value)}`
   if (depth === MAX_DEPTH) return `${where} is nested deeper than ${MAX_DEPTH} levels`
   if (Array.isArray(value)) {
