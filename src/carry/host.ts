@@ -289,9 +289,13 @@ export interface TaskPlace {
 /** A `round` event, without where it comes from. */
 export type RoundLine = Extract<LogFacts, { event: 'round' }>
 
+/** The round that a tracer sees: which flow and task it belongs to. */
+export type TracedRound = Pick<RoundEvent, 'flow' | 'round' | 'method' | 'target' | 'task' | 'turn'>
+
 /** In development: sees what every operation of a round did. */
 export interface Tracer {
-  begin(): RunTrace
+  /** `journal` is what the round begins with. */
+  begin(place: TracedRound, journal: Journal): RunTrace
   /** `before` is the journal with which the round began. */
   end(event: RoundLine, trace: RunTrace | undefined, before: Journal, report: RunReport | undefined): void
 }

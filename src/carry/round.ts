@@ -41,6 +41,7 @@ import {
   refusal,
   reportRound,
   spansOf,
+  subjectOf,
   thrown,
   toEnd,
 } from './report.ts'
@@ -49,7 +50,12 @@ import { effectOnce } from './single-use.ts'
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
 export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, given: R): Promise<To> {
   const { host } = given
-  const round = host.tracer ? { ...given, trace: host.tracer.begin() } : given
+  const round = host.tracer
+    ? {
+        ...given,
+        trace: host.tracer.begin({ ...placeOf(given), ...subjectOf(given) }, given.beginning.journal),
+      }
+    : given
   host.running.add(round)
   const observed = host.observer && observeRound(round)
   if (observed) round.observed = observed

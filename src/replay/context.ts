@@ -167,6 +167,7 @@ class RunContext implements Context {
     this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
   readonly status: Context['status'] = (message) => {
     const { background } = this.#scene
+    this.#run.trace?.status?.(message)
     if (isNews(this.#run)) background.tell(message)
     else background.told?.()
   }

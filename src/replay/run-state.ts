@@ -266,7 +266,10 @@ export function needsTask(what: string, why = 'This call cannot become one.'): R
 
 /** In development: notes when and from where each operation is called, and under which key an effect runs. */
 export interface RunTrace {
-  called(name: string): void
+  called(name: string, kind: EntryKind): void
+  recorded?(entry: Entry): void
+  /** The status message of the task. */
+  status?(message: string): void
   keyed(name: string, effectKey: string): void
   /** The question as a changed program would ask it. */
   reword?(name: string, request: InputRequest): InputRequest
@@ -292,7 +295,7 @@ export function takeName(
     return false
   }
   run.names.set(key, kind)
-  run.trace?.called(key)
+  run.trace?.called(key, kind)
   const recorded = run.record.find(key)?.entry.kind
   if (recorded !== undefined && recorded !== kind) {
     const detail =
@@ -341,6 +344,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
     return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }
   const index = run.record.append(entry)
+  run.trace?.recorded?.(entry)
   if (!run.persist) return then(index)
   const settled = run.turn.busy()
   const release = run.turn.hold(index)

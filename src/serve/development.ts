@@ -7,11 +7,11 @@
  * person at the keyboard started the server for themselves, on loopback.
  */
 
-import type { LogEvent, RoundLine, Tracer } from '../carry/host.ts'
+import type { LogEvent, RoundLine, TracedRound, Tracer } from '../carry/host.ts'
 import type { Entry, Journal } from '../journal/journal.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { InputRequest } from '../protocol/wire.ts'
-import type { RunReport, RunTrace } from '../replay/run-state.ts'
+import type { RunTrace } from '../replay/run-state.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { EngineEvent } from '../store/task-engine.ts'
 import { createLog } from './log.ts'
@@ -20,6 +20,8 @@ import type { ServerOptions } from './options.ts'
 export interface Development {
   log?(event: LogEvent): void
   round?(event: RoundLine, operations: readonly TracedOperation[]): void
+  /** Called from time to time while a round takes long. */
+  running?(round: RunningRound): void
   task?(event: EngineEvent): void
   /** Milliseconds by which the clock of the current request is ahead. */
   skewMs?(): number
@@ -31,6 +33,8 @@ export interface Development {
   store?(store: Store | EngineStore): void
   /** Called by `listen` and `stdio` instead of serving, while a file is loaded whose server this process is to serve. */
   onServe?: () => void
+  /** Options that take the place of the server's own. */
+  replace?(options: Affected): Partial<Affected>
   /** What was mounted on servers that are not ours, which cannot stop it. */
   mounted?: Mounted[]
 }
@@ -44,8 +48,8 @@ interface Mounted {
 export interface TracedOperation {
   readonly key: string
   readonly kind: string
-  /** `held`: a step or an effect that was reached and has not run. */
-  readonly state: 'ran' | 'replayed' | 'answered' | 'asked' | 'held'
+  /** `held`: a step or an effect that was reached and has not run. `failed`: it threw. */
+  readonly state: 'ran' | 'failed' | 'replayed' | 'answered' | 'asked' | 'held' | 'running'
   /** From the call to the end of the work, for what ran. */
   readonly ms?: number
   /** The recorded answer or result as JSON, cut off where it is long. */
@@ -53,6 +57,12 @@ export interface TracedOperation {
   readonly effectKey?: string
   /** The line of the author's file that called it. */
   readonly source?: string
+}
+
+/** A round that has not ended. */
+export interface RunningRound extends TracedRound {
+  readonly operations: readonly TracedOperation[]
+  readonly status?: string
 }
 
 const SLOT = Symbol.for('rondo.development')
@@ -88,9 +98,31 @@ export function heldInDevelopment(): Promise<never> | undefined {
   return new Promise(() => {})
 }
 
+/** Runs `work` with a hook, for the servers that it creates. */
+export async function developing<T>(hook: Development, work: () => T | Promise<T>): Promise<T> {
+  const slot = globalThis as Slot
+  const before = slot[SLOT]
+  slot[SLOT] = hook
+  try {
+    return await work()
+  } finally {
+    slot[SLOT] = before
+  }
+}
+
 type Affected = Pick<
   ServerOptions,
-  'dev' | 'log' | 'logAuthorErrors' | 'instance' | 'now' | 'tasks' | 'authenticate' | 'store' | 'skipSleep'
+  | 'dev'
+  | 'keys'
+  | 'log'
+  | 'logAuthorErrors'
+  | 'instance'
+  | 'now'
+  | 'restTimer'
+  | 'tasks'
+  | 'authenticate'
+  | 'store'
+  | 'skipSleep'
 >
 
 /** What development mode adds to the options. */
@@ -118,7 +150,8 @@ export function inDevelopment<O extends Affected>(options: O): O & Added {
     tasks: hook.task
       ? { ...options.tasks, onEvent: bothEvents(options.tasks?.onEvent, hook.task) }
       : options.tasks,
-    tracer: hook.round ? createTracer(hook.round, hook.reworded, now) : undefined,
+    tracer: hook.round ? createTracer({ ...hook, round: hook.round }, now) : undefined,
+    ...hook.replace?.(options),
   }
 }
 
@@ -159,31 +192,69 @@ interface Call {
   effectKey?: string
 }
 
+/** Shorter rounds are reported when they end, and longer ones this often at most. */
+const LONG_MS = 150
+
+interface Seen {
+  readonly calls: Map<string, Call>
+  /** Stops reporting that the round runs. */
+  stop(): void
+}
+
 function createTracer(
-  round: NonNullable<Development['round']>,
-  reworded: Development['reworded'],
+  hook: Pick<Development, 'reworded' | 'running'> & { readonly round: NonNullable<Development['round']> },
   now: () => number,
 ): Tracer {
-  const calls = new WeakMap<object, Map<string, Call>>()
+  const rounds = new WeakMap<object, Seen>()
   return {
-    begin() {
-      const seen = new Map<string, Call>()
-      const other = reworded?.() ?? []
+    begin(place, before) {
+      const calls = new Map<string, Call>()
+      const other = hook.reworded?.() ?? []
+      const operations: { key: string; kind: string }[] = []
+      const entries: Entry[] = [...before.entries]
+      let status: string | undefined
+      let timer: NodeJS.Timeout | undefined
+      const changed = (): void => {
+        if (!hook.running) return
+        timer ??= setTimeout(() => {
+          timer = undefined
+          const said = status === undefined ? {} : { status }
+          hook.running?.({
+            ...place,
+            operations: describe(operations, entries, before, calls, true),
+            ...said,
+          })
+        }, LONG_MS).unref()
+      }
       const trace: RunTrace = {
-        called: (name: string) => void seen.set(name, { at: now(), source: callerOf(longStack()) }),
+        called(key, kind) {
+          calls.set(key, { at: now(), source: callerOf(longStack()) })
+          operations.push({ key, kind })
+          changed()
+        },
+        recorded(entry) {
+          entries.push(entry)
+          changed()
+        },
+        status(message) {
+          status = message
+          changed()
+        },
         keyed(name: string, effectKey: string) {
-          const call = seen.get(name)
+          const call = calls.get(name)
           if (call) call.effectKey = effectKey
         },
         ...(other.length > 0 && {
           reword: (name, request) => (other.includes(name) ? withOtherWords(request) : request),
         }),
       }
-      calls.set(trace, seen)
+      rounds.set(trace, { calls, stop: () => clearTimeout(timer) })
       return trace
     },
     end(event, trace, before, report) {
-      round(event, report ? describe(report, before, (trace && calls.get(trace)) ?? new Map()) : [])
+      const { calls, stop } = (trace && rounds.get(trace)) ?? { calls: new Map() }
+      stop?.()
+      hook.round(event, report ? describe(report.operations, report.journal.entries, before, calls) : [])
     },
   }
 }
@@ -197,21 +268,25 @@ function withOtherWords(request: InputRequest): InputRequest {
 const ASKS: readonly string[] = ['form', 'confirm', 'url', 'sampling', 'roots']
 
 function describe(
-  { operations, journal }: RunReport,
+  operations: readonly { readonly key: string; readonly kind: string }[],
+  journal: readonly Entry[],
   before: Journal,
   calls: ReadonlyMap<string, Call>,
+  isRunning = false,
 ): TracedOperation[] {
   const known = new Set(before.entries.map(({ key }) => key))
-  const entries = new Map(journal.entries.map((entry) => [entry.key, entry]))
+  const entries = new Map(journal.map((entry) => [entry.key, entry]))
   return operations.map(({ key, kind }) => {
     const entry = entries.get(key)
     const call = calls.get(key)
     const isAsk = ASKS.includes(kind)
     const isNew = entry !== undefined && !known.has(key)
+    const pending = isAsk ? 'asked' : isRunning ? 'running' : 'held'
+    const done = isAsk ? 'answered' : entry && 'failure' in entry ? 'failed' : 'ran'
     return {
       key,
       kind,
-      state: entry ? (isNew ? (isAsk ? 'answered' : 'ran') : 'replayed') : isAsk ? 'asked' : 'held',
+      state: entry === undefined ? pending : isNew ? done : 'replayed',
       ...(isNew && !isAsk && call && { ms: Math.max(0, entry.at - call.at) }),
       ...(entry && { value: recordedValue(entry) }),
       ...(call?.effectKey !== undefined && { effectKey: call.effectKey }),
