@@ -11,6 +11,7 @@ export {
   type BenchSetup,
   type CallOptions,
   createBench,
+  importBench,
   type TestBench,
 } from './testing/bench.ts'
 export type { TestCall, TestRound } from './testing/call.ts'

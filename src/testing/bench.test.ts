@@ -1,8 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import type { FaultEvent } from '../carry/host.ts'
+import type { ServerOptions } from '../serve/options.ts'
 import { createServer } from '../serve/server.ts'
-import { type BenchOptions, createBench } from './bench.ts'
+import { createMemoryStore } from '../store/memory/store.ts'
+import { type BenchOptions, createBench, importBench } from './bench.ts'
 
 describe('a bench without a store', () => {
   const large = (options: BenchOptions) => {
@@ -41,6 +43,40 @@ describe('a bench without a store', () => {
     }
     expect(() => createBench(single, { store: false })).toThrow(/store/)
     createBench(single)
+  })
+})
+
+describe('a bench of a server that a file creates', () => {
+  const load = (options: Partial<ServerOptions>) => async () => {
+    const server = createServer({ name: 'file', version: '1', ...options })
+    server.tool('wait', { task: 'auto' }, async (_args, ctx) => {
+      await ctx.sleep('night', '8 h')
+      return 'awake'
+    })
+    server.tool('who', {}, (_args, ctx) => ctx.principal?.subject ?? 'nobody')
+    return server
+  }
+
+  it("runs its tasks on the bench's clock, with its callers and its log, whatever the file sets", async () => {
+    const own = createMemoryStore()
+    const bench = await importBench(load({ store: own, now: () => 0, authenticate: () => undefined, log: 'off' }))
+    expect(await bench.task('wait').run()).toMatchObject({ kind: 'complete', text: 'awake' })
+    expect(await own.tasks.list({})).toEqual([])
+    expect(bench.events.length).toBeGreaterThan(0)
+    const principal = { subject: 'ada' }
+    expect(await bench.tool('who', {}, { principal }).run()).toMatchObject({ text: 'ada' })
+    await bench.server.close()
+  })
+
+  it('adds no store to a server without one, and nothing to servers that are created later', async () => {
+    const bench = await importBench(load({}))
+    const task = bench.task('wait')
+    expect(await task.next()).toMatchObject({ kind: 'complete', result: { isError: true } })
+    expect(task.taskId).toBeUndefined()
+    const seen = bench.events.length
+    const later = await load({ log: 'off', now: () => 0 })()
+    await later.fetch(new Request('http://127.0.0.1/mcp', { method: 'POST', body: '{}' }))
+    expect(bench.events).toHaveLength(seen)
   })
 })
 

@@ -10,10 +10,11 @@ import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import { generateKey } from '../seal/key-ring.ts'
+import { developing } from '../serve/development.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
-import type { Store } from '../store/store.ts'
+import type { EngineStore, Store } from '../store/store.ts'
 import {
   createTestCall,
   exchange,
@@ -80,6 +81,35 @@ export function createBench<S extends BenchServer = Server>(
   make: (options: BenchOptions) => S,
   setup: BenchSetup = {},
 ): TestBench<S> {
+  const shared = createShared(setup)
+  return assembleBench(shared, () => make(shared.options))
+}
+
+/**
+ * A bench for a server that a file creates with options of its own. Servers that are created while `load` runs get the
+ * bench's key, clock, log and callers, and its store if they have one. `load` imports the file and returns its server, as in
+ * `async () => (await import(file)).default`. All instances of this bench are that one server.
+ */
+export async function importBench<S extends BenchServer = Server>(
+  load: () => Promise<S>,
+): Promise<TestBench<S>> {
+  const shared = createShared({})
+  const { options } = shared
+  const server = await developing(
+    { replace: ({ store }) => ({ ...options, store: store && options.store }) },
+    load,
+  )
+  return assembleBench(shared, () => server)
+}
+
+/** What the instances of a bench share. */
+interface Shared {
+  readonly clock: TestBench['clock']
+  readonly events: LogEvent[]
+  readonly options: BenchOptions
+}
+
+function createShared(setup: BenchSetup): Shared {
   const clock = {
     now: Date.UTC(2026, 6, 28),
     advance(ms: number) {
@@ -107,7 +137,14 @@ export function createBench<S extends BenchServer = Server>(
     },
     store,
   }
-  let server = make(options)
+  return { clock, events, options }
+}
+
+function assembleBench<S extends BenchServer>(
+  { clock, events, options }: Shared,
+  make: () => S,
+): TestBench<S> {
+  let server = make()
   let lastId = 0
 
   const send = (sent: Sent): Promise<TestMessage> => {
@@ -119,10 +156,10 @@ export function createBench<S extends BenchServer = Server>(
     if (ms === undefined)
       throw misuse(`bench.advance takes milliseconds, or text such as '3 days'; got ${duration}.`)
     clock.now += ms
-    if (store) await untilSettled(store)
+    if (options.store) await untilSettled(options.store)
   }
   const otherInstance = (): void => {
-    server = make(options)
+    server = make()
   }
   const restart = async (): Promise<void> => {
     await server.close()
@@ -180,7 +217,7 @@ export function createBench<S extends BenchServer = Server>(
 const SETTLE_MS = 5_000
 
 /** Waits in real time until no task is due or running. */
-async function untilSettled({ tasks }: Store): Promise<void> {
+async function untilSettled({ tasks }: Pick<Store, 'tasks'> | EngineStore): Promise<void> {
   for (const end = Date.now() + SETTLE_MS; Date.now() < end; ) {
     const { due, running } = await tasks.stats()
     if (due === 0 && running === 0) return
