@@ -1,7 +1,7 @@
 /** A flow as a test for `rondo/testing` that replays it: the same arguments, the same answers, the same questions and end. */
 
 import type { Served } from '../src/cli/console/event.ts'
-import { argumentsOf, type Flow, type Round } from './model.ts'
+import { argumentsOf, endOf, type Flow, type Round, type Task } from './model.ts'
 
 interface Answer {
   readonly action?: string
@@ -15,36 +15,32 @@ interface Reply {
   readonly isError?: boolean
 }
 
-export function toTest(flow: Flow, file: string, { exported, isOfficial }: Served): string {
-  const used = new Set(['createBench'])
-  const line = mainLine(flow)
-  const lines = flow.task === undefined ? sayRounds(line, used) : sayTask(flow, used)
-  const called = exported.name === 'default' ? 'served' : exported.name
-  const made = exported.isFunction ? `(options) => ${called}(options)` : `() => ${called}`
-  // An official server has no fetch of its own: its handler is called, as its entrances call it.
-  const make = isOfficial
-    ? `() => createMcpHandler(${exported.isFunction ? called : `() => ${called}`})`
-    : made
+export function toTest(flow: Flow, file: string, served: Served, task?: Task): string {
+  const { exported, isOfficial } = served
+  const used = new Set<string>()
+  const lines = flow.task === undefined ? sayRounds(mainLine(flow), used) : sayTask(flow, task, used)
   const begin = flow.task === undefined ? BEGINS[flow.method] : 'task'
-  const args =
-    flow.method === 'resources/read'
-      ? quote(flow.target)
-      : `${quote(flow.target)}, ${quote(argumentsOf(flow))}`
+  const args = [
+    quote(flow.target),
+    ...(flow.method === 'resources/read' ? [] : [quote(argumentsOf(flow))]),
+    ...(flow.principal === undefined ? [] : [`{ principal: { subject: ${quote(flow.principal)} } }`]),
+  ].join(', ')
+  const call = exported.isFunction && !isOfficial ? 'served()' : 'served'
+  // An official server has no fetch of its own: its handler is called, as its entrances call it.
+  const made = isOfficial ? `createMcpHandler(${exported.isFunction ? call : `() => ${call}`})` : call
   return `${[
     ...(isOfficial ? [`import { createMcpHandler } from '@modelcontextprotocol/server'`] : []),
-    `import { ${[...used].sort().join(', ')} } from 'rondo/testing'`,
+    `import { ${[...used, 'importBench'].sort().join(', ')} } from 'rondo/testing'`,
     `import { afterAll, expect, it } from 'vitest'`,
-    exported.name === 'default'
-      ? `import served from ${quote(`./${fileName(file)}`)}`
-      : `import { ${exported.name} } from ${quote(`./${fileName(file)}`)}`,
     '',
-    `const bench = createBench(${make})`,
+    '// The server of the file, with a store in memory and a clock on which sleeps take no time.',
+    'const bench = await importBench(async () => {',
+    `  const { ${exported.name === 'default' ? 'default: served' : `${exported.name}: served`} } = await import(${quote(`./${fileName(file)}`)})`,
+    `  return ${made}`,
+    '})',
     'afterAll(() => bench.server.close())',
     '',
     '// Effects run for real, under keys of their own.',
-    ...(flow.task === undefined
-      ? []
-      : ['// Stop the console first: its workers would take a task in the same store.']),
     `it(${quote(`${flow.target}, as recorded`)}, async () => {`,
     `  const call = bench.${begin ?? 'tool'}(${args})`,
     ...lines.map((one) => `  ${one}`),
@@ -89,13 +85,28 @@ function sayRounds(line: readonly Round[], used: Set<string>): string[] {
   })
 }
 
-/** Tasks are answered as they ask, however many turns that takes. */
-function sayTask({ rounds }: Flow, used: Set<string>): string[] {
+/** Tasks are answered as they ask, however many turns that takes, and sleep on the clock of the bench. */
+function sayTask(flow: Flow, task: Task | undefined, used: Set<string>): string[] {
+  const { rounds } = flow
   const answers = Object.assign({}, ...rounds.map(answersOf)) as Record<string, Answer>
   for (const { operations } of rounds)
     for (const { key, state, value } of operations)
       if (state === 'answered' && answers[key] === undefined) answers[key] = read(value)
-  return [`expect(await call.run(${sayAnswers(answers, used)})).toMatchObject({ kind: 'complete' })`]
+  const given = sayAnswers(answers, used)
+  const end = task && endOf(flow, task)
+  if (task === undefined || end === undefined || task.status === 'cancelled')
+    return [
+      'await call.next()',
+      ...(given === '' ? [] : [`await call.next(${given})`]),
+      ...(task?.status === 'cancelled'
+        ? ['await call.cancel()', `expect(await call.next()).toEqual({ kind: 'cancelled' })`]
+        : []),
+    ]
+  const { result, error } = task
+  const wanted = result
+    ? sayReply(result as Reply)
+    : `{ kind: 'error', message: ${quote(error?.message ?? '')} }`
+  return [`expect(await call.run(${given})).toMatchObject(${wanted})`]
 }
 
 function read(value: string | undefined): Answer {
@@ -125,7 +136,7 @@ function sayAnswers(answers: Readonly<Record<string, Answer>>, used: Set<string>
   return parts.length === 0 ? '' : `{ ${parts.join(', ')} }`
 }
 
-function sayReply({ resultType, inputRequests = {}, content }: Reply): string {
+function sayReply({ resultType, inputRequests = {}, content = [], isError }: Reply): string {
   if (resultType === 'input_required') {
     const asked = Object.entries(inputRequests).map(([key, { params }]) =>
       typeof params?.message === 'string'
@@ -134,6 +145,13 @@ function sayReply({ resultType, inputRequests = {}, content }: Reply): string {
     )
     return `{ kind: 'input_required', questions: { ${asked.join(', ')} } }`
   }
-  const text = content?.[0]?.text
-  return typeof text === 'string' ? `{ kind: 'complete', text: ${quote(text)} }` : `{ kind: 'complete' }`
+  const texts = content.map(({ text }) => text)
+  const parts = [
+    `kind: 'complete'`,
+    ...(texts.length > 0 && texts.every((text) => typeof text === 'string')
+      ? [`text: ${quote(texts.join('\n'))}`]
+      : []),
+    ...(isError ? ['result: { isError: true }'] : []),
+  ]
+  return `{ ${parts.join(', ')} }`
 }

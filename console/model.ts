@@ -31,6 +31,11 @@ export interface Round {
 /** A turn of a task, which a worker runs. */
 export const isTurn = ({ event }: Round): boolean => event.turn !== undefined
 
+/** "Round 2", or "Turn 3" of a task. */
+export function nameOf(round: Round): string {
+  return isTurn(round) ? `Turn ${round.event.turn}` : `Round ${round.number}`
+}
+
 export interface Flow {
   readonly id: string
   readonly target: string
@@ -39,6 +44,17 @@ export interface Flow {
   readonly task?: string
   readonly client?: string
   readonly principal?: string
+  /** The round that runs now, if it takes long enough to be seen. */
+  readonly running?: RunningRound
+  /** What the handler threw. */
+  readonly fault?: string
+}
+
+export interface RunningRound {
+  readonly instance: string
+  readonly name: string
+  readonly operations: readonly Operation[]
+  readonly status?: string
 }
 
 export interface Task {
@@ -54,6 +70,9 @@ export interface Task {
   readonly waiting?: { readonly outcome: string; readonly events: readonly string[] }
   readonly message?: string
   readonly questions?: Questions
+  /** Of a task that has ended, as its owner reads it. */
+  readonly result?: Result
+  readonly error?: { readonly code?: number; readonly message?: string }
   readonly turns: readonly {
     readonly at: number
     readonly instance: string
@@ -77,8 +96,8 @@ export interface Examination {
   readonly findings: readonly ExaminedFinding[]
 }
 
-/** An action, and when it began. */
-export type DatedAction = Action & { readonly at: number }
+/** An action, when it began and when it ended. */
+export type DatedAction = Action & { readonly at: number; readonly endedAt?: number }
 
 export interface Model {
   readonly seq: number
@@ -154,7 +173,10 @@ function applyOne(draft: Draft, event: ConsoleEvent): void {
   switch (event.kind) {
     case 'instance': {
       draft.instances.set(event.instance.name, event.instance)
-      const { note = '' } = event.instance
+      const { note = '', name } = event.instance
+      if (event.instance.state === 'down')
+        for (const flow of draft.flows.values())
+          if (flow.running?.instance === name) draft.flows.set(flow.id, { ...flow, running: undefined })
       if (note !== '' && note !== 'killed' && note !== 'drained')
         draft.findings.push({
           at: event.at,
@@ -165,12 +187,15 @@ function applyOne(draft: Draft, event: ConsoleEvent): void {
     }
     case 'round':
       return applyRound(draft, event)
+    case 'running':
+      return applyRunning(draft, event)
     case 'exchange':
       return applyExchange(draft, event.exchange, event.at)
     case 'action':
       return void draft.actions.set(event.action.id, {
         ...event.action,
         at: draft.actions.get(event.action.id)?.at ?? event.at,
+        ...(event.action.happened !== undefined && { endedAt: event.at }),
       })
     case 'stored':
       return editTask(draft, event.task.id, { status: event.task.status, stored: event.task })
@@ -213,6 +238,7 @@ function applyRound(
   draft.flows.set(round.flow, {
     ...flow,
     rounds: [...flow.rounds, one],
+    running: undefined,
     ...(round.task !== undefined && { task: round.task }),
     ...aboutCaller(exchange),
   })
@@ -236,6 +262,18 @@ function applyRound(
     add('warning', `${round.target} takes ${WARN_ROUNDS} rounds or more: official clients give up after 10`)
 }
 
+function applyRunning(draft: Draft, { instance, round }: Extract<ConsoleEvent, { kind: 'running' }>): void {
+  const { flow: id, target, method, turn, task, operations, status } = round
+  const flow = draft.flows.get(id) ?? { id, target, method, rounds: [] }
+  const name = turn === undefined ? `Round ${round.round}` : `Turn ${turn}`
+  // Reported late: the round has ended.
+  if (flow.rounds.some((one) => nameOf(one) === name && one.instance === instance)) return
+  const running = { instance, name, operations, ...(status !== undefined && { status }) }
+  draft.flows.set(id, { ...flow, running, ...(task !== undefined && { task }) })
+  if (task !== undefined)
+    editTask(draft, task, { flow: id, target, ...(status !== undefined && { message: status }) })
+}
+
 function applyExchange(draft: Draft, exchange: SeenExchange, at: number): void {
   draft.exchanges.set(exchange.id, exchange)
   if (exchange.fault !== undefined)
@@ -257,6 +295,8 @@ function applyExchange(draft: Draft, exchange: SeenExchange, at: number): void {
       status: result.status,
       ...(typeof result.statusMessage === 'string' && { message: result.statusMessage }),
       questions: result.inputRequests as Questions | undefined,
+      ...(isRecord(result.result) && { result: result.result }),
+      ...(isRecord(result.error) && { error: result.error }),
     })
   }
   if (exchange.status >= 500 && exchange.fault === undefined)
@@ -286,22 +326,41 @@ function editTask(draft: Draft, id: string, change: Partial<Task>): void {
   draft.tasks.set(id, { ...task, ...change })
 }
 
-export type TaskState = 'due' | 'running' | 'asks' | 'sleeping' | 'waiting' | 'ended'
+const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Where a task stands, and what would make it continue. */
-export function stateOf(task: Task, now: number): { state: TaskState; waits: string } {
+export type TaskState = 'due' | 'running' | 'asks' | 'sleeping' | 'waiting' | 'held' | 'ended'
+
+/** Where a task stands, and what it waits for, as a noun and as a sentence. */
+export function stateOf(task: Task, now: number): { state: TaskState; waits: string; says: string } {
   const { status, stored, waiting } = task
   if (status === 'completed' || status === 'failed' || status === 'cancelled')
-    return { state: 'ended', waits: status }
-  const { worker, dueAt, openKeys = [] } = stored ?? {}
-  if (worker !== undefined) return { state: 'running', waits: `runs on ${task.runsOn ?? 'an instance'}` }
+    return { state: 'ended', waits: status, says: `The task is ${status}.` }
+  const { worker, dueAt, openKeys = [], openHooks = [] } = stored ?? {}
+  if (worker !== undefined || (stored === undefined && task.runsOn !== undefined)) {
+    const where = task.runsOn ?? 'an instance'
+    return { state: 'running', waits: `on ${where}`, says: `The task runs on ${where} now.` }
+  }
   const until = dueAt === undefined ? '' : formatUntil(dueAt, now)
-  if (openKeys.length > 0)
-    return { state: 'asks', waits: `an answer to ${openKeys.join(', ')}${until && `, ${until} left`}` }
-  if (dueAt !== undefined && dueAt > now) return { state: 'sleeping', waits: `wakes in ${until}` }
-  if (dueAt !== undefined || stored === undefined) return { state: 'due', waits: 'a worker' }
-  const events = waiting?.events ?? []
-  return { state: 'waiting', waits: events.length > 0 ? `the event ${events.join(', ')}` : 'an event' }
+  const waitsFor = (state: TaskState, what: string, left = until && `, ${until} left`) => ({
+    state,
+    waits: `${what}${left}`,
+    says: `The task waits for ${what}${left}.`,
+  })
+  const isLater = dueAt === undefined || dueAt > now
+  // R6: an effect runs only once the client has shown that it knows the task.
+  if (stored !== undefined && isLater && waiting?.outcome === 'moved')
+    return waitsFor('held', 'its client to ask for it: until then, no effect runs', '')
+  if (openKeys.length > 0) return waitsFor('asks', `an answer to ${openKeys.join(', ')}`)
+  if (openHooks.length > 0) return waitsFor('waiting', `the event ${openHooks.join(', ')}`)
+  if (dueAt !== undefined && dueAt > now)
+    return {
+      state: 'sleeping',
+      waits: `its time, in ${until}`,
+      says: `The task sleeps and wakes in ${until}.`,
+    }
+  if (dueAt !== undefined || stored === undefined) return waitsFor('due', 'a worker', '')
+  return waitsFor('waiting', 'an event')
 }
 
 function formatUntil(at: number, now: number): string {
@@ -342,13 +401,17 @@ function applyLog(draft: Draft, { at, exchange, event }: Extract<ConsoleEvent, {
   if (isProvoked(draft, exchange)) return
   const flow = exchange === undefined ? undefined : draft.flowOf.get(exchange)
   const link = { ...(flow && { flow }), ...(exchange && { exchange }) }
-  if (event.event === 'fault')
+  if (event.event === 'fault') {
+    const { flow: id, target, method } = event
+    const known = draft.flows.get(id) ?? { id, target, method, rounds: [] }
+    draft.flows.set(id, { ...known, fault: event.error?.message ?? '' })
     draft.findings.push({
       at,
       level: 'error',
       text: `${event.target} threw: ${event.error?.message ?? ''}`,
       flow: event.flow,
     })
+  }
   if (event.event === 'warning')
     draft.findings.push({
       at,
@@ -373,8 +436,6 @@ function trim(map: Map<string, unknown>, max: number): void {
 }
 
 export interface Summary {
-  readonly outcome: string
-  readonly isOpen: boolean
   readonly began: number
   readonly serverMs: number
   readonly humanMs: number
@@ -382,9 +443,8 @@ export interface Summary {
   readonly instances: readonly string[]
 }
 
-/** A flow in one line. */
+/** A flow in one line, apart from how it stands. */
 export function summarize({ rounds }: Flow): Summary {
-  const last = rounds.at(-1)
   const ordered = [...rounds].sort((a, b) => a.began - b.began)
   const humanMs = ordered.reduce((sum, round, i) => {
     const before = ordered[i - 1]
@@ -392,16 +452,72 @@ export function summarize({ rounds }: Flow): Summary {
       ? sum + Math.max(0, round.began - before.began - before.event.ms)
       : sum
   }, 0)
-  const outcome = last?.event.outcome ?? ''
   return {
-    outcome,
-    isOpen: outcome === 'input_required' || outcome === 'moved',
     began: ordered[0]?.began ?? 0,
     serverMs: rounds.reduce((sum, { event }) => sum + event.ms, 0),
     humanMs,
     stateBytes: Math.max(0, ...rounds.map(({ event }) => event.stateBytes ?? 0)),
     instances: [...new Set(rounds.map(({ instance }) => instance))].sort(),
   }
+}
+
+/** How a flow stands. Where it has become a task, the store knows; whether the tool itself failed, its last turn does. */
+export function outcomeOf({ rounds, running }: Flow, task: Task | undefined, now: number): string {
+  const last = rounds.at(-1)?.event.outcome ?? ''
+  if (task === undefined) return running ? 'running' : last
+  const { state } = stateOf(task, now)
+  if (state === 'asks') return 'input_required'
+  if (state !== 'ended') return state
+  if (task.status !== 'completed') return task.status
+  return last === 'tool_error' || task.result?.isError === true ? 'tool_error' : 'complete'
+}
+
+/** What a request ended with. */
+export interface Result {
+  readonly content?: readonly { readonly text?: string }[]
+  readonly structuredContent?: unknown
+  readonly isError?: boolean
+  readonly resultType?: string
+}
+
+/** How a flow ended. */
+export interface End {
+  readonly isGood: boolean
+  readonly text: string
+  /** What the result has besides text. */
+  readonly more?: unknown
+}
+
+/** Undefined while the flow is open, or if its end was not seen. */
+export function endOf({ rounds, fault }: Flow, task: Task | undefined): End | undefined {
+  if (task?.status === 'cancelled') return { isGood: false, text: 'The task was cancelled.' }
+  const response = rounds.at(-1)?.exchange?.response
+  const error = (task ? task.error : response?.error) as { code?: number; message?: string } | undefined
+  if (error !== undefined) {
+    const threw = fault === undefined ? '' : `\nThe handler threw: ${fault}`
+    return { isGood: false, text: `${error.message ?? 'An error without a message'} (${error.code})${threw}` }
+  }
+  const result = (task ? task.result : response?.result) as Result | undefined
+  if (result === undefined || result.resultType === 'input_required' || result.resultType === 'task')
+    return undefined
+  const { content = [], structuredContent, isError = false } = result
+  const texts = content.flatMap(({ text }) => (typeof text === 'string' ? [text] : []))
+  const isText = texts.length > 0 && texts.length === content.length
+  const more = structuredContent ?? (isText ? undefined : result)
+  const threw =
+    isError && fault !== undefined && !texts.includes(fault) ? [`The handler threw: ${fault}`] : []
+  return { isGood: !isError, text: [...texts, ...threw].join('\n'), ...(more !== undefined && { more }) }
+}
+
+/** The hooks of a task that wait for an event. The journal has their ids. */
+export function hooksOf(flow: Flow | undefined, task: Task): readonly { key: string; id: string }[] {
+  if (flow === undefined || stateOf(task, 0).state !== 'waiting') return []
+  const operations = flow.rounds.flatMap((round) => round.operations).filter(({ kind }) => kind === 'hook')
+  return (task.stored?.openHooks ?? []).flatMap((key) => {
+    const { value = '' } = operations.findLast((one) => one.key === key) ?? {}
+    const [, id] = /^"(h\.[\w.-]+)"$/.exec(value) ?? []
+    return id === undefined ? [] : [{ key, id }]
+  })
 }
 
 /** The questions that a round asked, if its reply can still be answered. */

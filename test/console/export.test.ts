@@ -12,13 +12,15 @@ import { type ConsoleProcess, deskSource, officialSource, startConsole } from '.
 
 vi.setConfig({ testTimeout: 300_000 })
 
-// Apart from the consoles, whose workers would take the tasks of the tests.
+/** The desk, whose reminder sleeps this long. */
+const sleeping = (time: string): string => deskSource().replace("'4 s'", `'${time}'`)
+
 const folder = mkdtempSync(join(tmpdir(), 'rondo-exported-'))
 let desk: ConsoleProcess
 let official: ConsoleProcess
 beforeAll(async () => {
   ;[desk, official] = await Promise.all([
-    startConsole({ instances: 2, args: ['--no-watch'] }),
+    startConsole({ source: sleeping('100 ms'), instances: 2, args: ['--no-watch'] }),
     startConsole({ source: officialSource(true), instances: 1, args: ['--no-watch'] }),
   ])
 })
@@ -51,24 +53,25 @@ async function loseReply(of: ConsoleProcess, client: Client, pending: PendingCal
   for (let i = 0; i < 2; i++) await client.resume(pending, answers as never).catch(() => {})
 }
 
-async function runTask(of: ConsoleProcess, client: Client): Promise<void> {
-  const { taskId = '' } = (await begin(client, 'report')).task ?? {}
+async function runTask(of: ConsoleProcess, client: Client, name = 'report'): Promise<void> {
+  const { taskId = '' } = (await begin(client, name)).task ?? {}
   await vi.waitFor(async () => {
     expect((await client.task(taskId).get()).status).toBe('input_required')
   }, 60_000)
   await client.task(taskId).answer(room('blue'))
   await vi.waitFor(async () => {
-    const last = (await flowsOf(of)).at(-1)?.rounds.at(-1)
-    expect(last?.event.outcome).toBe('complete')
+    const { tasks } = apply(EMPTY, await of.events())
+    expect(tasks.get(taskId)?.result).toMatchObject({ content: [{}] })
   }, 60_000)
 }
 
 /** The flows that a console has recorded, as tests. */
 async function exportAll(of: ConsoleProcess, wanted: readonly string[]): Promise<string[]> {
   const served = await (await of.get('/api/status')).json()
-  const recorded = await flowsOf(of)
+  const { flows, tasks } = apply(EMPTY, await of.events())
+  const recorded = [...flows.values()]
   expect(recorded.map(({ target }) => target)).toEqual(wanted)
-  return recorded.map((flow) => toTest(flow, of.file, served))
+  return recorded.map((flow) => toTest(flow, of.file, served, tasks.get(flow.task ?? '')))
 }
 
 /** Runs the tests of the folder, as the author of the server would. */
@@ -80,14 +83,7 @@ async function runTests(): Promise<{ testResults: { name: string; status: string
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(
     process.execPath,
-    [
-      resolve('node_modules/vitest/vitest.mjs'),
-      'run',
-      '--root',
-      folder,
-      '--reporter=json',
-      '--testTimeout=120000',
-    ],
+    [resolve('node_modules/vitest/vitest.mjs'), 'run', '--root', folder, '--reporter=json'],
     { cwd: folder, env: { PATH, HOME }, stdio: ['ignore', 'pipe', 'pipe'] },
   )
   let text = ''
@@ -104,25 +100,26 @@ async function runTests(): Promise<{ testResults: { name: string; status: string
   return JSON.parse(json)
 }
 
-it('replays a call with a lost reply, one that was declined, and a task; and fails for another server', async () => {
+it('replays a call with a lost reply, one that was declined, and tasks on the clock of the bench; and fails for another server', async () => {
   const client = await connect(desk.mcp)
   await loseReply(desk, client, await next(client, await begin(client, 'book'), room('red')), sure)
   const other = await next(client, await begin(client, 'book'), room('blue'))
   await client.resume(other, { sure: { action: 'decline' } } as never)
   await runTask(desk, client)
+  await runTask(desk, client, 'remind')
   await client.close()
-  const tests = await exportAll(desk, ['book', 'book', 'report'])
+  const tests = await exportAll(desk, ['book', 'book', 'report', 'remind'])
   expect(tests[0]).toContain('call.loseReply(')
   expect(tests[1]).toContain('"sure": decline')
   expect(tests[2]).toContain('bench.task("report"')
-  expect(tests[2]).toContain('Stop the console first')
+  expect(tests[3]).toContain(`text: "Reminded: blue"`)
 
   const guest = await connect(official.mcp)
   await loseReply(official, guest, await begin(guest, 'book'), room('red'))
   await runTask(official, guest)
   await guest.close()
   const officials = await exportAll(official, ['book', 'report'])
-  expect(officials[0]).toContain('createBench(() => createMcpHandler(served))')
+  expect(officials[0]).toContain('return createMcpHandler(served)')
   expect(officials[0]).toContain('call.loseReply(')
   // The same flow of a file that exports the server and not the function that builds it.
   const [flow] = await flowsOf(official)
@@ -134,13 +131,16 @@ it('replays a call with a lost reply, one that was declined, and a task; and fai
     expect(text).toContain(from)
     return text.replace(from, to)
   }
-  write('server.mjs', deskSource())
+  // The recorded task slept for a moment, this one sleeps for most of a day: on the clock of the bench, that is as fast.
+  write('server.mjs', sleeping('20 h'))
   write('built.mjs', officialSource(true))
   write('itself.mjs', officialSource(false))
   const files: Record<string, string | undefined> = {
     'lost.test.ts': tests[0],
     'declined.test.ts': tests[1],
     'task.test.ts': tests[2],
+    'sleeping-task.test.ts': tests[3],
+    'wrong-task.test.ts': wrong(tests[3], 'Reminded: blue', 'Reminded: red'),
     'wrong.test.ts': wrong(tests[0], 'Booked red', 'Booked green'),
     'official-lost.test.ts': wrong(officials[0], './server.mjs', './built.mjs'),
     'official-task.test.ts': wrong(officials[1], './server.mjs', './built.mjs'),

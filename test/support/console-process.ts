@@ -16,7 +16,7 @@ export function deskSource(greeting = 'Booked'): string {
   const name = `{ type: 'object', properties: { room: { type: 'string', enum: ['red', 'blue'] } }, required: ['room'] }`
   return `import { createServer } from '${at('dist/index.js')}'
 import { createSqliteStore } from '${at('dist/sqlite.js')}'
-import { appendFileSync } from 'node:fs'
+import { appendFileSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 const file = (name) => fileURLToPath(new URL(name, import.meta.url))
@@ -42,6 +42,26 @@ server.tool('remind', { description: 'Sleeps, then asks for a while', task: 'aut
   await ctx.sleep('pause', '4 s')
   const outcome = await ctx.elicit('room', { message: 'Which room now?', schema: ${name}, within: '10 min' })
   return 'Reminded: ' + (outcome.action === 'accept' ? outcome.content.room : outcome.action)
+})
+
+server.tool('break', { description: 'Has an effect that fails' }, async (_args, ctx) => {
+  if (!(await ctx.confirm('sure', 'Break it?'))) return 'Nothing is broken'
+  await ctx.effect('burn', () => { throw new Error('no matches') })
+})
+
+server.tool('charge', { description: 'Waits for an event', task: 'always' }, async (_args, ctx) => {
+  const hook = await ctx.hook('paid', { within: '10 min' })
+  await ctx.effect('invoice', ({ key }) => key)
+  return 'Paid ' + (await hook.received()).amount
+})
+
+server.tool('count', { description: 'Counts until a file is there', task: 'always' }, async (_args, ctx) => {
+  await ctx.step('first', () => 1)
+  ctx.status('counting')
+  await ctx.step('second', async () => {
+    while (!existsSync(file('enough'))) await new Promise((done) => setTimeout(done, 20))
+  })
+  return 'Counted'
 })
 
 export default server

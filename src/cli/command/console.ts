@@ -63,7 +63,7 @@ export const consoleCommand: Command = {
     const proxy = createProxy(fleet, book, io.now)
     const act = createActions(fleet, proxy, book)
     const examine = (args: readonly string[]) => examineUrl(io, web.mcp, args)
-    const calls = createCalls({ mcp: () => web.mcp, proxy, book, examine })
+    const calls = createCalls({ mcp: () => web.mcp, proxy, book, fleet, examine })
     const web: Web = await open({
       ...{ port, assets: await readAssets(), book, proxy, act, calls },
       status: () => ({ file: path, mcp: web.mcp, instances: fleet.views(), ...fleet.served() }),

@@ -88,15 +88,22 @@ export function createBook(now: () => number = Date.now, max: number = MAX_EVENT
     settle(id)
   }
 
-  const findStored = (id: string): number =>
-    events.findIndex((event) => event.kind === 'stored' && event.task.id === id)
+  /** Of these, only the last one about a task or a flow is worth remembering. */
+  const findReplaced = (happening: Happening): number => {
+    if (happening.kind === 'stored')
+      return events.findIndex((event) => event.kind === 'stored' && event.task.id === happening.task.id)
+    if (happening.kind === 'running')
+      return events.findIndex(
+        (event) => event.kind === 'running' && event.round.flow === happening.round.flow,
+      )
+    return -1
+  }
 
   return {
     add(happening) {
       seq += 1
       const event: ConsoleEvent = { seq, at: now(), ...happening }
-      // Only the last state of a task is worth remembering.
-      const old = happening.kind === 'stored' ? findStored(happening.task.id) : -1
+      const old = findReplaced(happening)
       if (old >= 0) events.splice(old, 1)
       events.push(event)
       if (events.length > max) events.shift()

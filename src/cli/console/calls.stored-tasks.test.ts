@@ -20,12 +20,14 @@ const sleeping: StoredTask = {
   failures: 0,
   dueAt: 2_000,
   openKeys: [],
+  openHooks: [],
   entries: 1,
 }
 const asking: StoredTask = { ...sleeping, status: 'input_required', openKeys: ['room'] }
 
 function follow(looks: (readonly StoredTask[] | undefined)[]) {
   const shown: string[] = []
+  const read: string[] = []
   const book = createBook()
   book.watch((event) => {
     if (event.kind === 'stored') shown.push(event.task.status)
@@ -35,15 +37,22 @@ function follow(looks: (readonly StoredTask[] | undefined)[]) {
     fleet: { look },
     proxy: { pollsOf: () => undefined },
     book,
-    look: async () => {},
+    look: async (id) => void read.push(id),
   })
-  return { shown, stop }
+  return { shown, read, stop }
 }
 
 it('follows a task that wakes, although an instance was too busy to respond in between', async () => {
   const { shown, stop } = follow([[sleeping], undefined, undefined, [asking]])
   await vi.advanceTimersByTimeAsync(5_000)
   expect(shown).toEqual(['working', 'input_required'])
+  stop()
+})
+
+it('reads the result of a task that has ended, as its owner', async () => {
+  const { read, stop } = follow([[sleeping], [{ ...sleeping, status: 'completed' as const }]])
+  await vi.advanceTimersByTimeAsync(5_000)
+  expect(read).toEqual(['task'])
   stop()
 })
 

@@ -24,6 +24,8 @@ export interface Calls {
   call(request: unknown): Promise<CallReply>
   /** Polls a task, after answering or cancelling it. */
   task(request: unknown): Promise<object>
+  /** Delivers an event to a hook of a task. */
+  deliver(request: unknown): Promise<object>
   /** Examines the server as `rondo doctor` does, with a tool that asks. */
   examine(request: unknown): Promise<object>
 }
@@ -32,6 +34,7 @@ export interface CallsOptions {
   mcp(): string
   readonly proxy: Pick<ConsoleProxy, 'headersOfTask' | 'examining'>
   readonly book: Pick<Book, 'add' | 'watch'>
+  readonly fleet: Pick<LocalFleet, 'deliver'>
   /** Runs `rondo doctor` with these arguments. */
   examine(args: readonly string[]): Promise<readonly DoctorFinding[]>
 }
@@ -42,7 +45,7 @@ export type CallReply =
   | { readonly status: 'task'; readonly task?: string }
   | { readonly status: 'error'; readonly message: string }
 
-export function createCalls({ mcp, proxy, book, examine }: CallsOptions): Calls {
+export function createCalls({ mcp, proxy, book, fleet, examine }: CallsOptions): Calls {
   async function using<T>(run: (client: Client) => Promise<T>, options: ConnectOptions = {}): Promise<T> {
     const client = await connect(mcp(), {
       clientInfo: { name: CONSOLE_CLIENT, version: '1' },
@@ -93,6 +96,12 @@ export function createCalls({ mcp, proxy, book, examine }: CallsOptions): Calls 
         throw new ActionError((error as Error).message)
       }
     },
+    async deliver(given) {
+      if (!isRecord(given) || typeof given.hook !== 'string') throw new ActionError('Name a hook')
+      const { kind, problem } = await fleet.deliver(given.hook, given.event)
+      if (kind === 'accepted') return { kind }
+      throw new ActionError(problem ?? DELIVERIES[kind] ?? kind)
+    },
     async examine(given) {
       const { tool, args = {} } = isRecord(given) ? given : {}
       if (tool !== undefined && typeof tool !== 'string') throw new ActionError('Name a tool')
@@ -127,6 +136,12 @@ export function createCalls({ mcp, proxy, book, examine }: CallsOptions): Calls 
       }
     },
   }
+}
+
+const DELIVERIES: Readonly<Record<string, string>> = {
+  duplicate: 'The hook has an event already, and keeps that one',
+  closed: 'The hook takes no event any more: its time is up, or its task has ended',
+  unknown: 'There is no such hook, or it has expired',
 }
 
 /** The owner of a task alone can see it. */
@@ -185,12 +200,13 @@ export function followTasks({ fleet, proxy, book, look }: FollowOptions): () => 
     if (known.get(task.id) === text) return
     known.set(task.id, text)
     book.add({ kind: 'stored', task: whole })
-    const questions = task.openKeys.join()
-    if (questions !== '' && asked.get(task.id) !== questions) {
+    // What its owner can read and the store cannot show: its questions, and in the end its result.
+    const shown = OPEN.includes(task.status) ? task.openKeys.join() : task.status
+    if (shown !== '' && asked.get(task.id) !== shown) {
       // Another caller's task stays unread; what it waits for is shown all the same.
       look(task.id).catch(() => {})
     }
-    asked.set(task.id, questions)
+    asked.set(task.id, shown)
   }
 
   async function run(): Promise<void> {

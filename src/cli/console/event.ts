@@ -1,6 +1,6 @@
 /** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
 
-import type { Development, TracedOperation } from '../../serve/development.ts'
+import type { Development, RunningRound, TracedOperation } from '../../serve/development.ts'
 import type { DoctorFinding } from '../doctor/probe.ts'
 
 type LogEvent = Parameters<NonNullable<Development['log']>>[0]
@@ -19,6 +19,7 @@ export type Happening =
       readonly exchange?: string
       readonly event: Exclude<Sendable<LogEvent>, RoundEvent>
     }
+  | { readonly kind: 'running'; readonly instance: string; readonly round: RunningRound }
   | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
   | { readonly kind: 'stored'; readonly task: StoredTask }
   | { readonly kind: 'examined'; readonly tool?: string; readonly findings: readonly ExaminedFinding[] }
@@ -51,6 +52,8 @@ export interface StoredTask {
   /** When a worker may claim it; for a task that a worker has, when its lease ends. */
   readonly dueAt?: number
   readonly openKeys: readonly string[]
+  /** The keys of its hooks that wait for an event. */
+  readonly openHooks: readonly string[]
   readonly entries: number
   readonly owner: { readonly tenant: string; readonly principal: string }
   readonly polls?: { readonly count: number; readonly at: number }
@@ -159,10 +162,17 @@ export type InstanceMessage =
       readonly happening: DistributiveOmit<Extract<Happening, { instance: string }>, 'instance'>
     }
   | { readonly kind: 'tasks'; readonly tasks: readonly StoredTask[] }
+  | { readonly kind: 'delivered'; readonly id: number; readonly delivery: Delivery }
 
-/** From the supervisor to an instance: asks for the tasks in its store. */
-export interface SupervisorMessage {
-  readonly kind: 'look'
+/** From the supervisor to an instance: asks for the tasks in its store, or has it deliver an event to a hook. */
+export type SupervisorMessage =
+  | { readonly kind: 'look' }
+  | { readonly kind: 'deliver'; readonly id: number; readonly hook: string; readonly event: unknown }
+
+/** What became of an event, as `server.deliver` says; or why it could not be delivered. */
+export interface Delivery {
+  readonly kind: string
+  readonly problem?: string
 }
 
 /** What a file exports: under which name, whether as a function, and created with which package. */

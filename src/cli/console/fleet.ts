@@ -10,6 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Io } from '../io.ts'
 import type {
+  Delivery,
   Happening,
   InstanceMessage,
   InstanceView,
@@ -37,6 +38,8 @@ export interface LocalFleet {
   served(): Served | undefined
   /** The tasks in the stores of the instances, one list for each; an instance that is busy has an empty one. */
   look(): readonly Promise<readonly StoredTask[] | undefined>[]
+  /** Has an instance deliver an event to a hook. */
+  deliver(hook: string, event: unknown): Promise<Delivery>
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -78,6 +81,7 @@ export function createFleet(options: FleetOptions): LocalFleet {
   /** Every process that has not exited, old ones included. */
   const alive = new Set<ChildProcess>()
   let next = 0
+  let delivered = 0
   let stopped = false
   let served: Served | undefined
   let turn: Promise<unknown> = Promise.resolve()
@@ -167,6 +171,12 @@ export function createFleet(options: FleetOptions): LocalFleet {
       const slot = chosen.length === 0 ? undefined : chosen[next++ % chosen.length]
       return slot?.port === undefined ? undefined : { name: slot.name, port: slot.port }
     },
+    async deliver(hook, event) {
+      const { child } = slots.find((slot) => slot.state === 'up') ?? {}
+      if (child === undefined) return { kind: 'rejected', problem: 'No instance is up' }
+      delivered += 1
+      return deliverTo(child, { kind: 'deliver', id: delivered, hook, event })
+    },
     async start() {
       const [first, ...others] = slots
       // If the file is broken, one process is enough to find out.
@@ -248,6 +258,24 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefine
     const timer = setTimeout(end, LOOK_MS)
     child.on('message', read)
     child.send({ kind: 'look' } satisfies SupervisorMessage, (error) => error && end([]))
+  })
+}
+
+function deliverTo(
+  child: ChildProcess,
+  message: Extract<SupervisorMessage, { kind: 'deliver' }>,
+): Promise<Delivery> {
+  return new Promise((done) => {
+    const end = (delivery: Delivery): void => {
+      child.off('message', read).off('exit', gone)
+      done(delivery)
+    }
+    const read = (reply: InstanceMessage): void => {
+      if (reply.kind === 'delivered' && reply.id === message.id) end(reply.delivery)
+    }
+    const gone = (): void => end({ kind: 'rejected', problem: 'The instance ended before it responded' })
+    child.on('message', read).once('exit', gone)
+    child.send(message, (error) => error && gone())
   })
 }
 

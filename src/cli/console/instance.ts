@@ -11,6 +11,7 @@ import type { OperatorTasks } from '../../index.ts'
 import { develop } from '../../serve/development.ts'
 import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
+  type Delivery,
   EXCHANGE_HEADER,
   type InstanceMessage,
   type PlainError,
@@ -60,6 +61,7 @@ develop({
   },
   round: (round, operations) =>
     report({ kind: 'round', exchange: current.getStore()?.exchange, round, operations }),
+  running: (round) => report({ kind: 'running', round }),
   task: (event) => report({ kind: 'task', event: plain(event) as never }),
   skewMs: () => current.getStore()?.skewMs ?? 0,
   principal() {
@@ -78,22 +80,44 @@ async function look(): Promise<void> {
   const lists = await Promise.all(stores.map(({ tasks }) => tasks.list({ limit: MAX_TASKS }).catch(() => [])))
   send({ kind: 'tasks', tasks: lists.flat() })
 }
+
+let deliver = async (_hook: string, _event: unknown): Promise<Delivery> => ({
+  kind: 'rejected',
+  problem: 'The console delivers events to servers of this package only',
+})
+
 process.on('message', (message: SupervisorMessage) => {
-  if (message.kind === 'look') void look()
+  if (message.kind === 'look') return void look()
+  const { id } = message
+  deliver(message.hook, message.event)
+    .catch((error): Delivery => ({ kind: 'rejected', problem: sayReason(error) }))
+    .then((delivery) => send({ kind: 'delivered', id, delivery }))
 })
 
 /** How long calls in flight may take while the process stops. */
 const GRACE_MS = 8_000
 
-/** Reads the body first: the events of a stream do not run in the context of the request, what follows does. */
+const MAX_BODY = 4 * 1024 * 1024
+
+/**
+ * Reads the body first: the events of a stream do not run in the context of the request, what follows does. Only the proxy
+ * uses this port, and it sends no Origin: a page of a browser that found the port is refused unread.
+ */
 async function serve(
   handler: (req: IncomingMessage & { body?: unknown }, res: ServerResponse) => void,
   req: IncomingMessage & { body?: unknown },
   res: ServerResponse,
 ): Promise<void> {
+  if (req.headers.origin !== undefined || !isOurs(req)) return refuse(res, 403)
+  if (Number(req.headers['content-length'] ?? 0) > MAX_BODY) return refuse(res, 413)
   if (req.method === 'POST') {
     const chunks: Buffer[] = []
-    for await (const chunk of req) chunks.push(chunk)
+    let size = 0
+    for await (const chunk of req as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > MAX_BODY) return refuse(res, 413)
+      chunks.push(chunk)
+    }
     req.body = Buffer.concat(chunks)
   }
   const context = {
@@ -103,6 +127,15 @@ async function serve(
     reworded: (textOf(req.headers[REWORD_HEADER]) ?? '').split(',').map(decodeURIComponent),
   }
   current.run(context, () => handler(req, res))
+}
+
+/** The proxy alone knows this address, as a number: a name that points at it is a page's. */
+function isOurs({ headers, socket }: IncomingMessage): boolean {
+  return headers.host === `127.0.0.1:${socket.localPort}`
+}
+
+function refuse(res: ServerResponse, status: 403 | 413): void {
+  res.writeHead(status, { 'Content-Type': 'text/plain', Connection: 'close' }).end('Refused\n')
 }
 
 function textOf(header: string | string[] | undefined): string | undefined {
@@ -131,6 +164,7 @@ async function start(): Promise<void> {
   await Promise.all(stores.map((store) => store.ready())).catch((error) => {
     throw new Error(`Its store cannot be used. ${sayReason(error)}`)
   })
+  if ('deliver' in server && typeof server.deliver === 'function') deliver = server.deliver.bind(server)
   const handler = server.nodeHandler()
   const calls = new Set<ServerResponse>()
   let onIdle = (): void => {}

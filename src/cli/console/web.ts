@@ -141,6 +141,7 @@ async function route(req: IncomingMessage, res: ServerResponse, scene: Scene): P
   if (at === 'POST /api/actions') return replyTo(req, res, (body) => scene.act(readAction(body)))
   if (at === 'POST /api/calls') return replyTo(req, res, scene.calls.call)
   if (at === 'POST /api/doctor') return replyTo(req, res, scene.calls.examine)
+  if (at === 'POST /api/deliveries') return replyTo(req, res, scene.calls.deliver)
   if (at === 'POST /api/tasks') return replyTo(req, res, scene.calls.task)
   return sendText(res, 404, 'Not found')
 }
