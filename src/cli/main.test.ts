@@ -127,7 +127,16 @@ describe('formatting', () => {
   })
 
   it('source files are told apart from other files', () => {
-    const names = ['a.ts', 'lib/b.mjs', 'c.json', 'node_modules/x/y.js', '.git/z.js', 'd.md', 'e']
+    const names = [
+      'a.ts',
+      'lib/b.mjs',
+      'c.json',
+      'node_modules/x/y.js',
+      '.git/z.js',
+      'd.md',
+      'e',
+      'a.test.ts',
+    ]
     expect(names.filter(isSource)).toEqual(['a.ts', 'lib/b.mjs', 'c.json'])
   })
 })

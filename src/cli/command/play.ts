@@ -206,6 +206,8 @@ async function stopChild(child: ChildProcess): Promise<void> {
 }
 
 const SOURCES = /\.(?:[cm]?[jt]s|[jt]sx|json)$/
+/** No server imports its tests. */
+const TESTS = /\.(?:test|spec)\.[^.]+$/
 const SETTLE_MS = 120
 
 /** Calls `changed` shortly after the last change of a source file beside the given one. */
@@ -225,5 +227,9 @@ export function watchSources(path: string, changed: () => void): () => void {
 
 export function isSource(name: string): boolean {
   const parts = name.split(sep)
-  return SOURCES.test(name) && !parts.some((part) => part === 'node_modules' || part.startsWith('.'))
+  return (
+    SOURCES.test(name) &&
+    !TESTS.test(name) &&
+    !parts.some((part) => part === 'node_modules' || part.startsWith('.'))
+  )
 }
