@@ -18,6 +18,8 @@ export interface Api {
   call(request: object): Promise<CallReply>
   /** Polls a task, after answering or cancelling it. */
   task(id: string, change?: { answers?: object; cancel?: boolean }): Promise<unknown>
+  /** Delivers an event to a hook. */
+  deliver(hook: string, event: unknown): Promise<unknown>
   /** Examines the server as `rondo doctor` does; the findings arrive as an event. */
   examine(request: object): Promise<unknown>
   /** Delivers batches of events until the signal fires; reconnects where it left off. */
@@ -55,6 +57,7 @@ export function createApi(token: string): Api {
     tools: () => get('/api/tools'),
     act: (kind, more) => post('/api/actions', { kind, ...more }),
     call: (request) => post('/api/calls', request),
+    deliver: (hook, event) => post('/api/deliveries', { hook, event }),
     examine: (request) => post('/api/doctor', request),
     task: (id, change) => post('/api/tasks', { id, ...change }),
     follow(receive, lost, signal) {

@@ -3,15 +3,20 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { type ActionKind, EXPECTED, type Served } from '../src/cli/console/event.ts'
+import { cleanText } from '../src/form/clean-text.ts'
 import type { Api } from './api.ts'
 import { toTest } from './export.ts'
 import { Lanes } from './lanes.tsx'
 import {
   argumentsOf,
   type DatedAction,
+  type End,
+  endOf,
   type Flow,
-  isTurn,
+  hooksOf,
   type Model,
+  nameOf,
+  outcomeOf,
   questionsOf,
   type Round,
   stateOf,
@@ -46,13 +51,17 @@ export function FlowView({
         This flow is not known, or no longer. <a href={link('flows')}>All flows</a>
       </Empty>
     )
+  const task = flow.task === undefined ? undefined : model.tasks.get(flow.task)
   const sum = summarize(flow)
+  const outcome = outcomeOf(flow, task, now)
+  const isOpen = task === undefined && (outcome === 'input_required' || outcome === 'moved')
+  const end = endOf(flow, task)
   const last = flow.rounds.at(-1)
   const open = last && questionsOf(last)
   const forked = fork === undefined ? undefined : flow.rounds.find(({ exchange }) => exchange?.id === fork)
   const forkQuestions = forked && questionsOf(forked)
   const actions = [...model.actions.values()].filter((action) => action.flow === id)
-  const task = flow.task === undefined ? undefined : model.tasks.get(flow.task)
+  const isDown = last !== undefined && model.instances.get(last.instance)?.state === 'down'
   const act = async (kind: ActionKind, more: object = {}): Promise<void> => {
     setProblem('')
     try {
@@ -68,10 +77,10 @@ export function FlowView({
           <a href={link('flows')}>Flows</a> / <code>{flow.id}</code>
         </p>
         <h1 id="flow-title">
-          {flow.target} <code class="args">{brief(argumentsOf(flow))}</code> <Outcome outcome={sum.outcome} />
+          {flow.target} <code class="args">{brief(argumentsOf(flow))}</code> <Outcome outcome={outcome} />
         </h1>
         <dl class="facts">
-          <Fact name="Rounds">{flow.rounds.length}</Fact>
+          <Fact name={flow.task === undefined ? 'Rounds' : 'Rounds and turns'}>{flow.rounds.length}</Fact>
           <Fact name="Instances">
             <span class="badges">
               {sum.instances.map((name) => (
@@ -87,10 +96,17 @@ export function FlowView({
             {flow.principal ? ` as ${flow.principal}` : ''}
           </Fact>
         </dl>
+        {end && <EndView end={end} />}
+        {end === undefined && flow.running && (
+          <p class="end" aria-live="polite">
+            {flow.running.name} runs on <Badge name={flow.running.instance} /> now
+            {flow.running.status === undefined ? '.' : `: ${flow.running.status}`}
+          </p>
+        )}
       </header>
       <div class="flow-grid">
         <Panel title="What happened, where" id="lanes-title">
-          <Lanes flow={flow} actions={actions} instances={[...model.instances.keys()]} isOpen={sum.isOpen} />
+          <Lanes flow={flow} actions={actions} instances={[...model.instances.keys()]} isOpen={isOpen} />
         </Panel>
         <div class="deeds">
           <Panel title="Question" id="questions-title">
@@ -102,9 +118,15 @@ export function FlowView({
                 send={(inputResponses) => act('answer', { exchange: last.exchange?.id, inputResponses })}
               />
             ) : task !== undefined ? (
-              <TaskQuestion task={task} now={now} api={api} link={link} />
+              <TaskQuestion flow={flow} task={task} now={now} api={api} link={link} />
             ) : (
-              <Empty>{sum.isOpen ? 'The call waits for its client.' : 'Nothing is open.'}</Empty>
+              <Empty>
+                {isOpen
+                  ? 'The call waits for its client.'
+                  : outcome === 'running'
+                    ? 'The round runs.'
+                    : 'Nothing is open.'}
+              </Empty>
             )}
             <Fork flow={flow} choose={setFork} chosen={fork} />
             {forked && forkQuestions && (
@@ -121,17 +143,28 @@ export function FlowView({
             )}
           </Panel>
           <Panel title="Break it on purpose" id="actions-title">
-            {sum.isOpen && flow.task === undefined ? (
+            {isOpen && flow.task === undefined ? (
               <ul class="breaks">
                 {BREAKS.map(([kind, label]) => (
                   <li key={kind}>
-                    <button type="button" onClick={() => void act(kind)} aria-describedby={`expect-${kind}`}>
-                      {kind === 'kill' ? `Kill instance ${last?.instance}` : label}
+                    <button
+                      type="button"
+                      onClick={() => (kind === 'kill' && isDown ? undefined : void act(kind))}
+                      aria-disabled={(kind === 'kill' && isDown) || undefined}
+                      aria-describedby={`expect-${kind}`}
+                    >
+                      {kind !== 'kill'
+                        ? label
+                        : isDown
+                          ? `Instance ${last?.instance} is down`
+                          : `Kill instance ${last?.instance}`}
                     </button>
                     <Verdict
                       id={`expect-${kind}`}
                       expected={EXPECTED[kind]}
-                      action={actions.findLast((one) => one.kind === kind)}
+                      action={actions.findLast(
+                        (one) => one.kind === kind && (kind !== 'kill' || one.instance === last?.instance),
+                      )}
                     />
                   </li>
                 ))}
@@ -155,8 +188,9 @@ export function FlowView({
           id="journal-title"
           aside={
             <p class="legend">
-              <span class="cell ran">ran</span> <span class="cell replayed">replayed</span>{' '}
-              <span class="cell asked">asked</span> <span class="cell answered">answered</span>
+              <span class="cell ran">ran</span> <span class="cell failed">threw</span>{' '}
+              <span class="cell replayed">replayed</span> <span class="cell asked">asked</span>{' '}
+              <span class="cell answered">answered</span>
             </p>
           }
         >
@@ -183,7 +217,7 @@ export function FlowView({
             />
             <Download
               name={`${flow.target}.test.ts`}
-              text={() => toTest(flow, file, served)}
+              text={() => toTest(flow, file, served, task)}
               label="Export as a test"
             />
           </p>
@@ -192,7 +226,7 @@ export function FlowView({
         {flow.rounds.map((round, i) => (
           <details key={round.exchange?.id ?? i}>
             <summary>
-              {isTurn(round) ? 'Turn' : 'Round'} {round.number} on {round.instance}: {round.event.outcome}
+              {nameOf(round)} on {round.instance}: {round.event.outcome}
               {round.exchange?.by === 'console' ? ' (sent by the console)' : ''}
             </summary>
             <div class="messages">
@@ -209,6 +243,17 @@ export function FlowView({
         ))}
       </Panel>
     </article>
+  )
+}
+
+/** The result or the error of a flow. */
+function EndView({ end: { isGood, text, more } }: { end: End }): JSX.Element {
+  return (
+    <section class={isGood ? 'end good-end' : 'end bad-end'} aria-label={isGood ? 'Result' : 'Error'}>
+      <h2>{isGood ? 'Result' : 'Error'}</h2>
+      {text !== '' && <p class="end-text">{cleanText(text, 20_000, 'many')}</p>}
+      {more !== undefined && <Json value={more} />}
+    </section>
   )
 }
 
@@ -237,24 +282,23 @@ function Verdict({
 }
 
 function TaskQuestion({
+  flow,
   task,
   now,
   api,
   link,
 }: {
+  flow: Flow
   task: Task
   now: number
   api: Api
   link: (path: string) => string
 }): JSX.Element {
-  const { state, waits } = stateOf(task, now)
+  const { state, says } = stateOf(task, now)
   return (
     <>
       <p class="empty">
-        <Outcome outcome={state === 'ended' ? task.status : state} />{' '}
-        {state === 'ended'
-          ? 'The task has ended.'
-          : `The task waits for ${waits.replace(/^wakes/, 'its time: wakes')}.`}{' '}
+        <Outcome outcome={state === 'ended' ? task.status : state} /> {says}{' '}
         <a href={link('tasks')}>All tasks</a>
       </p>
       {state === 'asks' && task.questions && (
@@ -265,7 +309,55 @@ function TaskQuestion({
           send={(answers) => api.task(task.id, { answers }).catch(() => {})}
         />
       )}
+      <Deliver flow={flow} task={task} api={api} />
     </>
+  )
+}
+
+/** Sends an event to a hook that waits, as the world outside would. */
+export function Deliver({
+  flow,
+  task,
+  api,
+}: {
+  flow: Flow | undefined
+  task: Task
+  api: Api
+}): JSX.Element | null {
+  const [text, setText] = useState('{}')
+  const [problem, setProblem] = useState('')
+  const hooks = hooksOf(flow, task)
+  if (hooks.length === 0) return null
+  const deliver = async (hook: string): Promise<void> => {
+    setProblem('')
+    try {
+      await api.deliver(hook, JSON.parse(text))
+    } catch (error) {
+      setProblem(error instanceof SyntaxError ? 'This is not JSON' : (error as Error).message)
+    }
+  }
+  return (
+    <div class="field deliver">
+      <label for={`${task.id}-event`}>Event, as JSON</label>
+      <textarea
+        id={`${task.id}-event`}
+        rows={3}
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      {problem !== '' && (
+        <small class="problem" role="alert">
+          {problem}
+        </small>
+      )}
+      <div class="buttons">
+        {hooks.map(({ key, id }) => (
+          <button key={key} type="button" onClick={() => void deliver(id)}>
+            Deliver to {key}
+          </button>
+        ))}
+      </div>
+    </div>
   )
 }
 
@@ -375,41 +467,52 @@ export function ActionList({ actions }: { actions: readonly DatedAction[] }): JS
   )
 }
 
+interface Column {
+  readonly id: string
+  readonly name: string
+  readonly instance: string
+  readonly operations: Round['operations']
+}
+
 /** One row per operation, one column per round: what ran, and what replay returned from the journal. */
 function JournalTable({ flow }: { flow: Flow }): JSX.Element {
-  const keys = [...new Set(flow.rounds.flatMap(({ operations }) => operations.map(({ key }) => key)))]
+  const columns: readonly Column[] = [
+    ...flow.rounds.map((round, i) => ({
+      id: round.exchange?.id ?? String(i),
+      name: `${nameOf(round)}${round.isBranch ? '′' : ''}`,
+      instance: round.instance,
+      operations: round.operations,
+    })),
+    ...(flow.running ? [{ ...flow.running, id: 'running', name: `${flow.running.name}, running` }] : []),
+  ]
+  const all = columns.flatMap(({ operations }) => operations)
+  const keys = [...new Set(all.map(({ key }) => key))]
   if (keys.length === 0)
     return <Empty>The handler has called no operation of ctx: nothing to record, nothing to replay.</Empty>
-  const find = (key: string): Round['operations'][number] | undefined =>
-    flow.rounds.flatMap(({ operations }) => operations).find((one) => one.key === key)
   return (
     <section class="journal" tabIndex={0} aria-label="Journal">
       <table>
         <thead>
           <tr>
             <th scope="col">Operation</th>
-            {flow.rounds.map((round, i) => (
-              <th scope="col" key={round.exchange?.id ?? i}>
-                {isTurn(round) ? 'Turn' : 'Round'} {round.number}
-                {round.isBranch ? '′' : ''} <Badge name={round.instance} />
+            {columns.map(({ id, name, instance }) => (
+              <th scope="col" key={id}>
+                {name} <Badge name={instance} />
               </th>
             ))}
           </tr>
         </thead>
         <tbody>
           {keys.map((key) => {
-            const { kind, source } = find(key) ?? {}
+            const { kind, source } = all.find((one) => one.key === key) ?? {}
             return (
               <tr key={key}>
                 <th scope="row">
                   <strong>{key}</strong> <span class="kind">{kind}</span>
                   {source && <small title={source}>{source.split('/').at(-1)}</small>}
                 </th>
-                {flow.rounds.map((round, i) => (
-                  <Cell
-                    key={round.exchange?.id ?? i}
-                    operation={round.operations.find((one) => one.key === key)}
-                  />
+                {columns.map(({ id, operations }) => (
+                  <Cell key={id} operation={operations.find((one) => one.key === key)} />
                 ))}
               </tr>
             )
@@ -420,14 +523,16 @@ function JournalTable({ flow }: { flow: Flow }): JSX.Element {
   )
 }
 
-const WORDS: Readonly<Record<string, string>> = { held: 'not run yet' }
+/** What waits for something else than its turn to run. */
+const PAUSES: Readonly<Record<string, string>> = { event: 'waiting', sleep: 'sleeping' }
+const WORDS: Readonly<Record<string, string>> = { held: 'not run yet', failed: 'threw' }
 
 function Cell({ operation }: { operation: Round['operations'][number] | undefined }): JSX.Element {
   if (operation === undefined) return <td class="unreached">not reached</td>
-  const { state, ms, value, effectKey } = operation
+  const { kind, state, ms, value, effectKey } = operation
   return (
     <td>
-      <span class={`cell ${state}`}>{WORDS[state] ?? state}</span>
+      <span class={`cell ${state}`}>{(state === 'held' && PAUSES[kind]) || (WORDS[state] ?? state)}</span>
       {ms !== undefined && <small>{formatMs(ms)}</small>}
       {effectKey && (
         <small title={effectKey} class="mono">

@@ -6,19 +6,23 @@
 import type { JSX } from 'preact'
 import { useMemo, useRef, useState } from 'preact/hooks'
 import { VirtualList } from './list.tsx'
-import { argumentsOf, type Flow, type Model, type Summary, summarize } from './model.ts'
+import { argumentsOf, type Flow, type Model, outcomeOf, type Summary, summarize } from './model.ts'
 import { Ago, Badge, brief, Empty, formatBytes, formatMs, Outcome } from './parts.tsx'
 
 const ROW = 48
 const OUTCOMES = [
   'complete',
   'tool_error',
+  'failed',
+  'cancelled',
+  'refused',
   'input_required',
+  'running',
+  'due',
+  'held',
   'sleeping',
   'waiting',
   'moved',
-  'task',
-  'refused',
 ]
 
 export function Flows({
@@ -41,11 +45,13 @@ export function Flows({
   const newest = useRef<string | undefined>(undefined)
   const [, again] = useState(0)
   const box = useRef<HTMLElement>(null)
+  const standingOf = (flow: Flow): string =>
+    outcomeOf(flow, flow.task === undefined ? undefined : model.tasks.get(flow.task), now)
   const all = useMemo(() => [...model.flows.values()].reverse(), [model.flows])
   const found = useMemo(() => {
     const wanted = text.toLowerCase()
     return all.filter((flow) => {
-      if (outcome !== '' && flow.rounds.at(-1)?.event.outcome !== outcome) return false
+      if (outcome !== '' && standingOf(flow) !== outcome) return false
       return (
         wanted === '' ||
         `${flow.target} ${flow.id} ${flow.client ?? ''} ${flow.principal ?? ''} ${brief(argumentsOf(flow))}`
@@ -53,7 +59,7 @@ export function Flows({
           .includes(wanted)
       )
     })
-  }, [all, text, outcome])
+  }, [all, text, outcome, outcome === '' ? undefined : model])
   if (!isRead(box.current)) newest.current = found[0]?.id
   const hidden = Math.max(
     0,
@@ -138,7 +144,13 @@ export function Flows({
           </button>
           <VirtualList items={flows} keyOf={idOf} rowHeight={ROW} isFixed box={box} label="List of flows">
             {(flow) => (
-              <Row flow={flow} now={now} href={link(`flow/${flow.id}`)} isChosen={flow.id === chosen} />
+              <Row
+                flow={flow}
+                outcome={standingOf(flow)}
+                now={now}
+                href={link(`flow/${flow.id}`)}
+                isChosen={flow.id === chosen}
+              />
             )}
           </VirtualList>
         </div>
@@ -168,11 +180,13 @@ function summaryOf(flow: Flow): Summary {
 
 function Row({
   flow,
+  outcome,
   now,
   href,
   isChosen,
 }: {
   flow: Flow
+  outcome: string
   now: number
   href: string
   isChosen: boolean
@@ -186,7 +200,7 @@ function Row({
         <span class="call">
           <strong>{flow.target}</strong> <code>{brief(argumentsOf(flow))}</code>
         </span>
-        <Outcome outcome={sum.outcome} />
+        <Outcome outcome={outcome} />
         <span class="number">{rounds === 1 ? '1 round' : `${rounds} rounds`}</span>
         <span class="wide">
           <Split server={sum.serverMs} human={sum.humanMs} />
@@ -201,7 +215,7 @@ function Row({
         <Ago at={sum.began} now={now} />
       </a>
     ),
-    [flow, now, href, isChosen],
+    [flow, outcome, now, href, isChosen],
   )
 }
 

@@ -6,7 +6,7 @@
 
 import type { JSX } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { type DatedAction, type Flow, isTurn, type Round } from './model.ts'
+import { type DatedAction, type Flow, isTurn, nameOf, type Round } from './model.ts'
 import { formatBytes, formatMs, hueOf } from './parts.tsx'
 
 const LANE = 46
@@ -39,16 +39,25 @@ interface Drawing {
 const laneOf = (round: Round): string => (isTurn(round) ? `worker ${round.instance}` : round.instance)
 
 /** Places the bars; what is left of the width goes to the gaps. */
-function place(rounds: readonly Round[], isOpen: boolean, available: number): Drawing {
+function place(
+  rounds: readonly Round[],
+  marks: readonly Mark[],
+  isOpen: boolean,
+  available: number,
+): Drawing {
   const widths = rounds.map(({ event }) => MIN_BAR + Math.min(70, Math.sqrt(event.ms) * 3))
-  const bare = LEFT + widths.reduce((sum, one) => sum + one, 0) + (isOpen ? OPEN : 24)
+  /** What the marks in the gap before a round need; after the last round, in what follows it. */
+  const needs = (at: number): number =>
+    Math.max(0, ...marks.filter((mark) => mark.gap === at).map(({ text }) => text.length * 7.5 + 32))
+  const after = Math.max(isOpen ? OPEN : 24, needs(rounds.length))
+  const bare = LEFT + widths.reduce((sum, one) => sum + one, 0) + after
   const gaps = Math.max(1, rounds.length - 1)
   const gap = Math.min(420, Math.max(MIN_GAP, (available - bare) / gaps))
   let x = LEFT
   const bars = rounds.map((round, i): Drawn => {
     const before = rounds[i - 1]
     const gapFrom = x
-    if (before !== undefined) x += gap
+    if (before !== undefined) x += Math.max(gap, needs(i))
     const bar = {
       ...{ round, x, gapFrom, width: widths[i] ?? MIN_BAR, lane: laneOf(round), isTurn: isTurn(round) },
       waited: before ? Math.max(0, round.began - before.began - before.event.ms) : 0,
@@ -57,7 +66,7 @@ function place(rounds: readonly Round[], isOpen: boolean, available: number): Dr
     x += bar.width
     return bar
   })
-  return { bars, end: x, width: Math.max(available, x + (isOpen ? OPEN : 24)) }
+  return { bars, end: x, width: Math.max(available, x + after) }
 }
 
 export function Lanes({
@@ -88,13 +97,11 @@ export function Lanes({
     ...(flow.task === undefined ? [] : ['store', ...workers]),
   ]
   const y = (name: string): number => TOP + Math.max(0, names.indexOf(name)) * LANE
-  const { bars, end, width } = place(flow.rounds, isOpen, available)
+  const marks = marksOf(actions, flow.rounds)
+  const { bars, end, width } = place(flow.rounds, marks, isOpen, available)
   const height = TOP + names.length * LANE - 8
   const text = flow.rounds
-    .map(
-      (round) =>
-        `${isTurn(round) ? 'turn' : 'round'} ${round.number} on ${round.instance}, ${round.event.outcome}`,
-    )
+    .map((round) => `${nameOf(round)} on ${round.instance}, ${round.event.outcome}`)
     .join('; ')
   return (
     <section class="lanes" tabIndex={0} aria-label="Rounds over time" ref={box}>
@@ -134,9 +141,21 @@ export function Lanes({
             </text>
           </g>
         )}
-        {actions.flatMap((action) => {
-          const at = markOf(action, bars, end)
-          return at === undefined ? [] : [<Mark key={action.id} action={action} x={at} y={y} />]
+        {marks.map((mark) => {
+          const next = bars[mark.gap]
+          const x = next === undefined ? (end + width) / 2 : (next.gapFrom + next.x) / 2
+          return (
+            <text
+              key={`${mark.gap} ${mark.lane}`}
+              x={x}
+              y={y(mark.lane) + 4}
+              text-anchor="middle"
+              class={mark.isBad ? 'mark bad' : 'mark'}
+            >
+              {mark.text}
+              <title>{mark.title}</title>
+            </text>
+          )
         })}
       </svg>
     </section>
@@ -192,10 +211,10 @@ function Bar({
       )}
       <line x1={x + 3} x2={x + 3} y1={home} y2={edge} class="arrow" marker-end="url(#tip)" />
       <rect x={x} y={at - BAR / 2} width={width} height={BAR} rx={6} class={`bar ${event.outcome}`}>
-        <title>{`${bar.isTurn ? 'Turn' : 'Round'} ${round.number}: executed ${event.executed}, replayed ${event.replayed}, ${formatMs(event.ms)}, ${event.outcome}`}</title>
+        <title>{`${nameOf(round)}: executed ${event.executed}, replayed ${event.replayed}, ${formatMs(event.ms)}, ${event.outcome}`}</title>
       </rect>
       <text x={x + width / 2} y={at + 4.5} text-anchor="middle" class={`on-bar ${event.outcome}`}>
-        {round.isBranch ? `${round.number}′` : round.number}
+        {bar.isTurn ? event.turn : round.isBranch ? `${round.number}′` : round.number}
       </text>
       <line
         x1={x + width - 3}
@@ -227,12 +246,14 @@ function Bar({
   )
 }
 
-/** Where an action is drawn: in the gap in which it was done. */
-function markOf({ at, kind }: DatedAction, bars: readonly Drawn[], end: number): number | undefined {
-  if (!(kind in MARKS)) return undefined
-  const next = bars.find(({ round }) => round.began >= at)
-  if (next === undefined) return end + 26
-  return next.gapFrom === next.x ? undefined : (next.gapFrom + next.x) / 2
+/** What was done on purpose, where it is drawn: one text for all actions in one gap of a lane. */
+interface Mark {
+  /** The index of the round before which it was done. */
+  readonly gap: number
+  readonly lane: string
+  readonly text: string
+  readonly title: string
+  readonly isBad: boolean
 }
 
 const MARKS: Readonly<Record<string, string>> = {
@@ -243,25 +264,23 @@ const MARKS: Readonly<Record<string, string>> = {
   reword: '✎ reworded',
 }
 
-function Mark({
-  action,
-  x,
-  y,
-}: {
-  action: DatedAction
-  x: number
-  y: (name: string) => number
-}): JSX.Element {
-  const isKill = action.kind === 'kill'
-  return (
-    <text
-      x={x}
-      y={isKill ? y(action.instance ?? '') + 4 : y('client') + 4}
-      text-anchor="middle"
-      class={action.ok === false ? 'mark bad' : isKill ? 'mark bad' : 'mark'}
-    >
-      {MARKS[action.kind]}
-      <title>{action.happened ?? action.expected}</title>
-    </text>
-  )
+export function marksOf(actions: readonly DatedAction[], rounds: readonly Round[]): readonly Mark[] {
+  const groups = new Map<string, { gap: number; lane: string; done: DatedAction[] }>()
+  for (const action of actions) {
+    if (!(action.kind in MARKS)) continue
+    const next = rounds.findIndex(({ began }) => began >= action.at)
+    if (next === 0) continue
+    const gap = next === -1 ? rounds.length : next
+    const lane = action.kind === 'kill' ? (action.instance ?? '') : 'client'
+    const group = groups.get(`${gap} ${lane}`) ?? { gap, lane, done: [] }
+    group.done.push(action)
+    groups.set(`${gap} ${lane}`, group)
+  }
+  return [...groups.values()].map(({ gap, lane, done }) => ({
+    gap,
+    lane,
+    text: [...new Set(done.map(({ kind }) => MARKS[kind] ?? ''))].join(' '),
+    title: done.map(({ happened, expected }) => happened ?? expected).join('; '),
+    isBad: done.some(({ kind, ok }) => kind === 'kill' || ok === false),
+  }))
 }

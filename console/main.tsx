@@ -31,6 +31,7 @@ function readPlace(): Place {
 }
 
 const TICK_MS = 1_000
+const SHOWN_MS = 8_000
 /** From this width on, the list of flows stays beside the flow. */
 const BESIDE = '(min-width: 1700px)'
 const UNKNOWN: Served = { exported: { name: 'default', isFunction: false }, isOfficial: false }
@@ -135,7 +136,11 @@ function App(): JSX.Element {
           {lost}
         </p>
       )}
-      <Instances model={model} act={(kind, instance) => void api.act(kind, { instance }).catch(() => {})} />
+      <Instances
+        model={model}
+        now={now}
+        act={(kind, instance) => void api.act(kind, { instance }).catch(() => {})}
+      />
       <main id="main" tabIndex={-1} class={place.view === 'flow' && isBeside ? 'beside' : undefined}>
         {place.view === 'flow' && isBeside && <Flows {...common} chosen={place.id} />}
         {place.view === 'flow' ? (
@@ -156,14 +161,20 @@ function App(): JSX.Element {
 
 function Instances({
   model,
+  now,
   act,
 }: {
   model: typeof EMPTY
+  now: number
   act: (kind: 'kill' | 'drain' | 'start', instance: string) => void
 }): JSX.Element {
-  const actions = [...model.actions.values()]
-    .filter(({ flow, kind }) => flow === undefined && kind !== 'start')
-    .slice(-1)
+  const [closed, setClosed] = useState<string>()
+  const last = [...model.actions.values()].findLast(
+    ({ flow, kind }) => flow === undefined && kind !== 'start',
+  )
+  // What went as expected is read in a few seconds; what did not stays until somebody has read it.
+  const isOver = last?.ok === true && now - (last.endedAt ?? now) > SHOWN_MS
+  const shown = last === undefined || isOver || closed === last.id ? undefined : last
   return (
     <aside aria-label="Instances">
       <ul class="instances">
@@ -194,7 +205,19 @@ function Instances({
           </li>
         ))}
       </ul>
-      {actions.length > 0 && <ActionList actions={actions} />}
+      {shown && (
+        <div class="notice">
+          <ActionList actions={[shown]} />
+          <button
+            type="button"
+            class="quiet"
+            onClick={() => setClosed(shown.id)}
+            aria-label="Close this message"
+          >
+            Close
+          </button>
+        </div>
+      )}
     </aside>
   )
 }

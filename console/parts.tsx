@@ -42,6 +42,7 @@ export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
 const OUTCOMES: Readonly<Record<string, string>> = {
   tool_error: 'tool error',
   input_required: 'asks',
+  held: 'held for its client',
 }
 
 /** How a round, a flow or a task stands, as a word on its colour. */
@@ -126,18 +127,26 @@ export function Json({ value }: { value: unknown }): JSX.Element {
 
 type Values = Record<string, unknown>
 
+const YES_NO = [
+  [true, 'Yes'],
+  [false, 'No'],
+] as const
+
 /** The fields of a schema, as controls. */
 export function Fields({
   fields,
   values,
   problems,
   id,
+  asksYesNo = false,
   change,
 }: {
   fields: readonly Field[]
   values: Values
   problems: Readonly<Record<string, string>>
   id: string
+  /** A box that nobody ticked is not an answer: ask for a yes or a no. */
+  asksYesNo?: boolean
   change: (name: string, value: unknown) => void
 }): JSX.Element {
   return (
@@ -147,7 +156,25 @@ export function Fields({
         const problem = problems[field.name]
         return (
           <div class="field" key={key}>
-            {field.type === 'boolean' ? (
+            {field.type === 'boolean' && asksYesNo ? (
+              <fieldset class="yes-no">
+                <legend>
+                  {field.title}
+                  {field.required ? '' : ' (optional)'}
+                </legend>
+                {YES_NO.map(([value, label]) => (
+                  <label key={label} class="check">
+                    <input
+                      type="radio"
+                      name={key}
+                      checked={values[field.name] === value}
+                      onChange={() => change(field.name, value)}
+                    />{' '}
+                    {label}
+                  </label>
+                ))}
+              </fieldset>
+            ) : field.type === 'boolean' ? (
               <label>
                 <input
                   type="checkbox"
@@ -262,10 +289,16 @@ export function QuestionCard({
   const [busy, setBusy] = useState(false)
   const [later, setLater] = useState(false)
   const entries = Object.entries(questions)
-  const valuesOf = (key: string, fields: readonly Field[]): Values => ({ ...startOf(fields), ...values[key] })
+  const valuesOf = (key: string, fields: readonly Field[]): Values => ({
+    ...startValues(fields),
+    ...values[key],
+  })
+  const confirmation = confirmationOf(questions)
 
-  async function submit(action: 'accept' | 'decline' | 'cancel'): Promise<void> {
+  async function submit(action: 'accept' | 'decline' | 'cancel', yes?: boolean): Promise<void> {
     if (busy) return
+    if (confirmation && yes !== undefined)
+      return sendAll({ [confirmation.key]: { action, content: { [confirmation.field.name]: yes } } })
     const responses: Responses = {}
     const found: Record<string, Record<string, string>> = {}
     for (const [key, question] of entries) {
@@ -287,7 +320,10 @@ export function QuestionCard({
       }
     }
     setProblems(found)
-    if (Object.keys(found).length > 0) return
+    if (Object.keys(found).length === 0) await sendAll(responses)
+  }
+
+  async function sendAll(responses: Responses): Promise<void> {
     setBusy(true)
     try {
       await send(responses)
@@ -311,7 +347,7 @@ export function QuestionCard({
       class="card"
       onSubmit={(event) => {
         event.preventDefault()
-        void submit('accept')
+        if (confirmation === undefined) void submit('accept')
       }}
     >
       {entries.map(([key, { method, params = {} }]) => (
@@ -336,9 +372,10 @@ export function QuestionCard({
               The server wants to open <code>{cleanText(String(params.url), 2_000)}</code>. The console never
               opens it by itself.
             </p>
-          ) : (
+          ) : confirmation ? null : (
             <Fields
               id={`${id}-${key}`}
+              asksYesNo
               fields={readForm(params.requestedSchema).fields}
               values={valuesOf(key, readForm(params.requestedSchema).fields)}
               problems={problems[key] ?? {}}
@@ -348,9 +385,24 @@ export function QuestionCard({
         </fieldset>
       ))}
       <div class="buttons">
-        <button type="submit" class="primary" aria-disabled={busy || undefined}>
-          {label}
-        </button>
+        {confirmation ? (
+          YES_NO.map(([value, name]) => (
+            <button
+              key={name}
+              type="button"
+              class={value ? 'primary' : undefined}
+              aria-disabled={busy || undefined}
+              title={value ? confirmation.field.title : undefined}
+              onClick={() => void submit('accept', value)}
+            >
+              {label === 'Answer' ? name : `${label}: ${name}`}
+            </button>
+          ))
+        ) : (
+          <button type="submit" class="primary" aria-disabled={busy || undefined}>
+            {label}
+          </button>
+        )}
         <button type="button" aria-disabled={busy || undefined} onClick={() => void submit('decline')}>
           Decline
         </button>
@@ -363,6 +415,15 @@ export function QuestionCard({
       </div>
     </form>
   )
+}
+
+/** The one question of a card that asks for nothing but a yes or a no, as `ctx.confirm` does. */
+function confirmationOf(questions: Questions): { readonly key: string; readonly field: Field } | undefined {
+  const [[key, question] = [], ...others] = Object.entries(questions)
+  if (key === undefined || question?.method !== 'elicitation/create' || others.length > 0) return undefined
+  const { fields } = readForm(question.params?.requestedSchema)
+  const [field] = fields
+  return fields.length === 1 && field?.type === 'boolean' && field.required ? { key, field } : undefined
 }
 
 function sampleFor(method: string): string {

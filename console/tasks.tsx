@@ -2,9 +2,11 @@
 
 import type { JSX } from 'preact'
 import { useMemo, useState } from 'preact/hooks'
+import { cleanText } from '../src/form/clean-text.ts'
 import type { Api } from './api.ts'
+import { Deliver } from './flow.tsx'
 import { VirtualList } from './list.tsx'
-import { type Model, stateOf, type Task, type TaskState } from './model.ts'
+import { endOf, type Flow, type Model, stateOf, type Task, type TaskState } from './model.ts'
 import { Ago, Badge, Empty, formatMs, Outcome, QuestionCard, type Responses } from './parts.tsx'
 
 const STATES: readonly (readonly [TaskState, string])[] = [
@@ -13,6 +15,7 @@ const STATES: readonly (readonly [TaskState, string])[] = [
   ['asks', 'parked, asking'],
   ['sleeping', 'sleeping'],
   ['waiting', 'waiting for an event'],
+  ['held', 'held for the client'],
   ['ended', 'ended'],
 ]
 
@@ -65,7 +68,15 @@ export function Tasks({
       ) : (
         <VirtualList items={shown} keyOf={idOf} rowHeight={ROW} class="tasks" label="List of tasks">
           {({ task, state, waits }) => (
-            <TaskRow task={task} state={state} waits={waits} api={api} now={now} link={link} />
+            <TaskRow
+              task={task}
+              flow={task.flow === undefined ? undefined : model.flows.get(task.flow)}
+              state={state}
+              waits={waits}
+              api={api}
+              now={now}
+              link={link}
+            />
           )}
         </VirtualList>
       )}
@@ -77,6 +88,7 @@ const idOf = ({ task }: { readonly task: Task }): string => task.id
 
 function TaskRow({
   task,
+  flow,
   state,
   waits,
   api,
@@ -84,6 +96,7 @@ function TaskRow({
   link,
 }: {
   task: Task
+  flow: Flow | undefined
   state: TaskState
   waits: string
   api: Api
@@ -101,12 +114,14 @@ function TaskRow({
   }
   const { stored, turns } = task
   const last = turns.at(-1)
+  const end = flow && endOf(flow, task)
+  const isFailure = task.status === 'completed' && end?.isGood === false
   return (
     <article class={`panel task ${state}`}>
       <header class="panel-head">
         <h2>
-          <Outcome outcome={state === 'ended' ? task.status : state} /> {task.target ?? 'task'}{' '}
-          <code>{task.id}</code>
+          <Outcome outcome={state !== 'ended' ? state : isFailure ? 'tool_error' : task.status} />{' '}
+          {task.target ?? 'task'} <code>{task.id}</code>
         </h2>
         <p class="buttons">
           {task.flow && <a href={link(`flow/${task.flow}`)}>its flow</a>}
@@ -122,7 +137,7 @@ function TaskRow({
       </header>
       <dl class="facts">
         <div>
-          <dt>{state === 'ended' ? 'Ended' : state === 'running' ? 'Now' : 'Waits for'}</dt>
+          <dt>{state === 'ended' ? 'Ended' : state === 'running' ? 'Runs' : 'Waits for'}</dt>
           <dd class="waits">{waits}</dd>
         </div>
         {task.message && state !== 'ended' && (
@@ -190,6 +205,10 @@ function TaskRow({
           questions={task.questions}
           send={(answers) => send({ answers })}
         />
+      )}
+      <Deliver flow={flow} task={task} api={api} />
+      {end && (
+        <p class={end.isGood ? 'end-text' : 'end-text problem'}>{cleanText(end.text, 1_000, 'many')}</p>
       )}
       {problem !== '' && (
         <p class="problem" role="alert">

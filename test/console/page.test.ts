@@ -1,6 +1,7 @@
 /** The page of the console in a real browser. Needs the build, and chromium. */
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { Client as OfficialClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { connect } from 'rondo/client'
@@ -112,14 +113,8 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await card.getByRole('button', { name: label }).click()
   }
 
-  async function confirm(label = 'Answer'): Promise<void> {
-    const { page } = browser
-    const card = page
-      .locator('form.card')
-      .filter({ has: page.getByRole('checkbox') })
-      .last()
-    await card.getByRole('checkbox').check()
-    await card.getByRole('button', { name: label }).click()
+  async function confirm(label = 'Yes'): Promise<void> {
+    await browser.page.getByRole('button', { name: label, exact: true }).click()
   }
 
   /** Chooses a round to fork from. */
@@ -127,7 +122,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     const select = browser.page.getByLabel('Fork from a round')
     const option = select.locator('option', { hasText: `Round ${round} ` }).first()
     await select.selectOption((await option.getAttribute('value')) ?? '')
-    await browser.page.getByRole('button', { name: 'Fork with this answer' }).waitFor()
+    await browser.page.getByRole('button', { name: 'Fork with this answer' }).first().waitFor()
   }
 
   const happened = (kind: string): Promise<string> =>
@@ -138,8 +133,11 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await begin()
     await answer('red')
     await page.locator('.message', { hasText: 'Pay 40 for red?' }).waitFor()
+    // A confirmation is answered by a button, and nothing is chosen beforehand.
+    expect(await page.locator('form.card input').count()).toBe(0)
     await confirm()
     await page.locator('h1 .outcome.complete').waitFor()
+    expect(await page.getByRole('region', { name: 'Result' }).innerText()).toContain('Booked red')
     const row = page.getByRole('row', { name: /^price/ })
     expect(await row.innerText()).toMatch(/ran[\s\S]*replayed[\s\S]*replayed/)
     expect(await page.getByRole('row', { name: /^pay/ }).innerText()).toMatch(
@@ -153,7 +151,9 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await begin()
     // One click.
     await page.getByRole('button', { name: /^Kill instance/ }).click()
-    await page.locator('li[data-kind=kill]').first().waitFor()
+    await page.locator('#expect-kill', { hasText: 'is gone' }).waitFor()
+    const dead = page.getByRole('button', { name: /^Instance . is down$/ })
+    expect(await dead.getAttribute('aria-disabled')).toBe('true')
     await answer('blue')
     expect(await happened('kill')).toMatch(
       /Happened: Round 2 on .: executed 0, replayed 1, input_required\. ✓/,
@@ -173,6 +173,93 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     expect(await happened('principal')).toContain('Refused: principal')
     await page.getByRole('button', { name: 'Let it expire' }).click()
     expect(await happened('expire')).toMatch(/Refused: (flow-)?expired/)
+    // One text for all of them, so that none lies upon another.
+    expect(await page.locator('.lanes .mark').count()).toBe(1)
+    expect(await page.locator('.lanes .mark').textContent()).toMatch(/flip.*caller.*expired/)
+  })
+
+  it('shows the error first, and an effect that threw as one that did', async () => {
+    const { page } = browser
+    await call('break')
+    await page.getByRole('button', { name: 'No', exact: true }).click()
+    await page.getByRole('region', { name: 'Result' }).waitFor()
+    expect(await page.getByRole('region', { name: 'Result' }).innerText()).toContain('Nothing is broken')
+    await call('break')
+    await confirm()
+    const error = page.getByRole('region', { name: 'Error' })
+    await error.waitFor()
+    await expect.poll(() => error.innerText()).toContain('no matches')
+    expect(await page.getByRole('row', { name: /^burn/ }).innerText()).toMatch(/threw/)
+    expect(await page.getByRole('row', { name: /^burn/ }).locator('.ran').count()).toBe(0)
+  })
+
+  it('shows what a task waits for, and delivers an event to its hook', async () => {
+    const { page } = browser
+    await call('charge')
+    await page.locator('h1 .outcome.held').waitFor()
+    const says = page.locator('.deeds .empty').first()
+    expect(await says.innerText()).toContain('waits for its client to ask for it')
+    await open('Tasks')
+    const task = page.locator('.tasks > li').first()
+    await task.getByRole('button', { name: 'Poll' }).click()
+    await task.locator('.outcome.waiting').waitFor()
+    await expect
+      .poll(() => task.locator('.waits').innerText())
+      .toMatch(/^the event paid, \d+ min \d+ s left$/)
+    await task.getByLabel('Event, as JSON').fill('{ "amount": 5')
+    await task.getByRole('button', { name: 'Deliver to paid' }).click()
+    await task.getByText('This is not JSON').waitFor()
+    await task.getByLabel('Event, as JSON').fill('{ "amount": 5 }')
+    await task.getByRole('button', { name: 'Deliver to paid' }).click()
+    await task.locator('.outcome.completed').waitFor()
+    await task.getByText('Paid 5').waitFor()
+    await task.getByRole('link', { name: 'its flow' }).click()
+    expect(await page.getByRole('region', { name: 'Result' }).innerText()).toContain('Paid 5')
+    const names = await page.locator('.journal thead th').allInnerTexts()
+    const turns = names.filter((name) => name.startsWith('Turn'))
+    expect([turns.length > 1, new Set(turns).size]).toEqual([true, turns.length])
+  })
+
+  it('shows the journal and the status of a task while it runs', async () => {
+    const { page } = browser
+    await call('count')
+    await page.locator('.end', { hasText: /Turn 1 runs on . now: counting/ }).waitFor()
+    await page.locator('h1 .outcome.running').waitFor()
+    await page.getByText(/The task runs on . now\./).waitFor()
+    await expect.poll(() => page.getByRole('row', { name: /^first/ }).innerText()).toMatch(/ran/)
+    expect(await page.getByRole('row', { name: /^second/ }).innerText()).toMatch(/running/)
+    writeFileSync(join(desk.folder, 'enough'), '')
+    await page.locator('h1 .outcome.complete').waitFor()
+    await page.getByRole('region', { name: 'Result' }).waitFor()
+    expect(await page.getByText('running').count()).toBe(0)
+  })
+
+  it('shows the flow of a task that was cancelled as cancelled', async () => {
+    const { page } = browser
+    await call('remind')
+    await page.locator('h1 .outcome.sleeping').waitFor()
+    await open('Tasks')
+    await page.locator('.tasks > li').first().getByRole('button', { name: 'Cancel the task' }).click()
+    await page.locator('.tasks > li').first().locator('.outcome.cancelled').waitFor()
+    await page.locator('.tasks > li').first().getByRole('link', { name: 'its flow' }).click()
+    await page.locator('h1 .outcome.cancelled').waitFor()
+    expect(await page.getByRole('region', { name: 'Error' }).innerText()).toContain('was cancelled')
+  })
+
+  it('closes the message about an instance, and has room for the view on a phone', async () => {
+    const { page } = browser
+    await desk.act('kill', { instance: 'B' })
+    await page.locator('.notice', { hasText: 'Instance B is gone' }).waitFor()
+    await page.getByRole('button', { name: 'Close this message' }).click()
+    await page.locator('.notice').waitFor({ state: 'detached' })
+    await desk.act('start', { instance: 'B' })
+    await page.setViewportSize({ width: 390, height: 844 })
+    await open('Tasks')
+    const main = "document.querySelector('main').getBoundingClientRect().top"
+    await expect.poll(() => page.evaluate(main)).toBeLessThan(844 / 5)
+    // Nothing is wider than the page.
+    expect(await page.evaluate('document.documentElement.scrollWidth')).toBe(390)
+    await page.setViewportSize({ width: 1280, height: 900 })
   })
 
   it('loses a reply, and shows the same effect key', async () => {
@@ -187,7 +274,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       .poll(() => page.locator('li[data-kind=answer]').first().innerText())
       .toContain('The reply was lost on purpose')
     await fork(2)
-    await confirm('Fork with this answer')
+    await confirm('Fork with this answer: Yes')
     expect(await happened('lose')).toMatch(/the same effect keys \(pay [0-9a-f]{8}\)\. ✓/)
   })
 
@@ -288,7 +375,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await open('Tasks')
     const task = page.locator('.tasks > li').first()
     await task.locator('.outcome.sleeping').waitFor()
-    expect(await task.locator('.waits').innerText()).toMatch(/^wakes in \d+ s$/)
+    expect(await task.locator('.waits').innerText()).toMatch(/^its time, in \d+ s$/)
     await task.locator('.outcome.asks').waitFor()
     expect(await task.locator('.waits').innerText()).toMatch(/^an answer to room, \d+ min \d+ s left$/)
     await task.locator('.message', { hasText: 'Which room now?' }).waitFor()
@@ -296,7 +383,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     await task.locator('.outcome.completed').waitFor()
     await task.getByRole('link', { name: 'its flow' }).click()
     const lanes = page.getByRole('img')
-    expect(await lanes.getAttribute('aria-label')).toMatch(/round 1 on ., task; turn \d+ on ., sleeping/)
+    expect(await lanes.getAttribute('aria-label')).toMatch(/Round 1 on ., task; Turn \d+ on ., sleeping/)
     for (const lane of ['store', 'worker']) expect(await lanes.innerHTML()).toContain(lane)
   })
 
@@ -525,15 +612,13 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       await keepsFocus(/^Question/)
       await press(/^Lose the next reply/)
       await isThere('li[data-kind=lose]')
-      await press(/#.*confirm$/, 'Space')
-      await press(/^Answer/)
+      await press(/^Yes/)
       await isThere('li[data-kind=answer]', 'The reply was lost on purpose')
       // Round 2: the second choice after none.
       await press(/#fork$/, 'ArrowDown')
       await page.keyboard.press('ArrowDown')
       await isThere('form.card', 'Pay 40 for red?')
-      await press(/#.*confirm$/, 'Space')
-      await press(/^Fork with this answer/)
+      await press(/^Fork with this answer: Yes/)
       await isThere('li.ok[data-kind=lose]')
       await isThere('h1 .outcome.complete')
       await keepsFocus(/^Question/)
@@ -619,8 +704,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       await press(/^Deliver twice/)
       await press(/^Later/)
       await press(/^Show/)
-      await press(/#.*confirm$/, 'Space')
-      await press(/^Answer/)
+      await press(/^Yes/)
       await isThere('li.ok[data-kind=twice]')
       await press(/^Drain instance A/)
       await isThere('li[data-kind=drain]')

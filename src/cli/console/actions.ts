@@ -95,11 +95,12 @@ export function createActions(fleet: LocalFleet, proxy: ConsoleProxy, book: Book
     const action = open({ ...request, instance: name }, EXPECTED[request.flow ? 'kill' : 'kill-instance'])
     if (!(await fleet.kill(name))) return close(action, false, `Instance ${name} was not running`)
     if (request.flow === undefined) return close(action, true, `Instance ${name} is gone`)
-    onNextRound(action, (seen) => ({
+    const killed = publish({ ...action, phase: `Instance ${name} is gone; the next round shows the rest` })
+    onNextRound(killed, (seen) => ({
       ok: seen.round?.instance !== name && seen.round?.round.outcome !== 'refused',
       happened: say(seen),
     }))
-    return action
+    return killed
   }
 
   async function drain(request: ActionRequest): Promise<Action> {
