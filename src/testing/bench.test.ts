@@ -59,7 +59,9 @@ describe('a bench of a server that a file creates', () => {
 
   it("runs its tasks on the bench's clock, with its callers and its log, whatever the file sets", async () => {
     const own = createMemoryStore()
-    const bench = await importBench(load({ store: own, now: () => 0, authenticate: () => undefined, log: 'off' }))
+    const bench = await importBench(
+      load({ store: own, now: () => 0, authenticate: () => undefined, log: 'off' }),
+    )
     expect(await bench.task('wait').run()).toMatchObject({ kind: 'complete', text: 'awake' })
     expect(await own.tasks.list({})).toEqual([])
     expect(bench.events.length).toBeGreaterThan(0)
