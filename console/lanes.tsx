@@ -264,7 +264,7 @@ const MARKS: Readonly<Record<string, string>> = {
   reword: '✎ reworded',
 }
 
-export function marksOf(actions: readonly DatedAction[], rounds: readonly Round[]): readonly Mark[] {
+function marksOf(actions: readonly DatedAction[], rounds: readonly Round[]): readonly Mark[] {
   const groups = new Map<string, { gap: number; lane: string; done: DatedAction[] }>()
   for (const action of actions) {
     if (!(action.kind in MARKS)) continue
