@@ -21,7 +21,7 @@ export interface Development {
   log?(event: LogEvent): void
   round?(event: RoundLine, operations: readonly TracedOperation[]): void
   /** Called from time to time while a round takes long. */
-  running?(round: RunningRound): void
+  running?(round: UnendedRound): void
   task?(event: EngineEvent): void
   /** Milliseconds by which the clock of the current request is ahead. */
   skewMs?(): number
@@ -60,7 +60,7 @@ export interface TracedOperation {
 }
 
 /** A round that has not ended. */
-export interface RunningRound extends TracedRound {
+export interface UnendedRound extends TracedRound {
   readonly operations: readonly TracedOperation[]
   readonly status?: string
 }

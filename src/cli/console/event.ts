@@ -1,6 +1,6 @@
 /** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
 
-import type { Development, RunningRound, TracedOperation } from '../../serve/development.ts'
+import type { Development, TracedOperation, UnendedRound } from '../../serve/development.ts'
 import type { DoctorFinding } from '../doctor/probe.ts'
 
 type LogEvent = Parameters<NonNullable<Development['log']>>[0]
@@ -19,7 +19,7 @@ export type Happening =
       readonly exchange?: string
       readonly event: Exclude<Sendable<LogEvent>, RoundEvent>
     }
-  | { readonly kind: 'running'; readonly instance: string; readonly round: RunningRound }
+  | { readonly kind: 'running'; readonly instance: string; readonly round: UnendedRound }
   | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
   | { readonly kind: 'stored'; readonly task: StoredTask }
   | { readonly kind: 'examined'; readonly tool?: string; readonly findings: readonly ExaminedFinding[] }
@@ -162,7 +162,7 @@ export type InstanceMessage =
       readonly happening: DistributiveOmit<Extract<Happening, { instance: string }>, 'instance'>
     }
   | { readonly kind: 'tasks'; readonly tasks: readonly StoredTask[] }
-  | { readonly kind: 'delivered'; readonly id: number; readonly delivery: Delivery }
+  | { readonly kind: 'delivered'; readonly id: number; readonly delivery: DeliveryReport }
 
 /** From the supervisor to an instance: asks for the tasks in its store, or has it deliver an event to a hook. */
 export type SupervisorMessage =
@@ -170,7 +170,7 @@ export type SupervisorMessage =
   | { readonly kind: 'deliver'; readonly id: number; readonly hook: string; readonly event: unknown }
 
 /** What became of an event, as `server.deliver` says; or why it could not be delivered. */
-export interface Delivery {
+export interface DeliveryReport {
   readonly kind: string
   readonly problem?: string
 }

@@ -10,7 +10,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import type { Io } from '../io.ts'
 import type {
-  Delivery,
+  DeliveryReport,
   Happening,
   InstanceMessage,
   InstanceView,
@@ -39,7 +39,7 @@ export interface LocalFleet {
   /** The tasks in the stores of the instances, one list for each; an instance that is busy has an empty one. */
   look(): readonly Promise<readonly StoredTask[] | undefined>[]
   /** Has an instance deliver an event to a hook. */
-  deliver(hook: string, event: unknown): Promise<Delivery>
+  deliver(hook: string, event: unknown): Promise<DeliveryReport>
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -264,9 +264,9 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefine
 function deliverTo(
   child: ChildProcess,
   message: Extract<SupervisorMessage, { kind: 'deliver' }>,
-): Promise<Delivery> {
+): Promise<DeliveryReport> {
   return new Promise((done) => {
-    const end = (delivery: Delivery): void => {
+    const end = (delivery: DeliveryReport): void => {
       child.off('message', read).off('exit', gone)
       done(delivery)
     }

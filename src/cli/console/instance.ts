@@ -11,7 +11,7 @@ import type { OperatorTasks } from '../../index.ts'
 import { develop } from '../../serve/development.ts'
 import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
-  type Delivery,
+  type DeliveryReport,
   EXCHANGE_HEADER,
   type InstanceMessage,
   type PlainError,
@@ -81,7 +81,7 @@ async function look(): Promise<void> {
   send({ kind: 'tasks', tasks: lists.flat() })
 }
 
-let deliver = async (_hook: string, _event: unknown): Promise<Delivery> => ({
+let deliver = async (_hook: string, _event: unknown): Promise<DeliveryReport> => ({
   kind: 'rejected',
   problem: 'The console delivers events to servers of this package only',
 })
@@ -90,7 +90,7 @@ process.on('message', (message: SupervisorMessage) => {
   if (message.kind === 'look') return void look()
   const { id } = message
   deliver(message.hook, message.event)
-    .catch((error): Delivery => ({ kind: 'rejected', problem: sayReason(error) }))
+    .catch((error): DeliveryReport => ({ kind: 'rejected', problem: sayReason(error) }))
     .then((delivery) => send({ kind: 'delivered', id, delivery }))
 })
 
