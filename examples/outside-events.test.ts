@@ -49,18 +49,21 @@ it('G3 outside-events continues an order when the payment service reports to a r
   await new Promise((resolve) => http.close(resolve))
 })
 
-it.each([
-  ['ann', { kind: 'complete', text: 'Your account is connected.' }],
-  ['eve', { kind: 'complete', text: 'Somebody else opened the page.' }],
-])('G3 outside-events-user compares the user of the page with the caller: %s', async (subject, expected) => {
+it('G3 outside-events-user refuses another visitor of the page, and waits for the caller', async () => {
   const bench = createBench(accounts)
   const task = bench.task('connect', {}, { principal: { subject: 'ann' } })
   const asked = await task.next()
   if (asked.kind !== 'input_required') throw new Error('nothing was asked')
   const [, hook = ''] = /hook=([^"]+)/.exec(JSON.stringify(asked.questions)) ?? []
+  expect(await bench.server.hook(hook)).toMatchObject({ kind: 'open', about: {} })
   // The page knows from its own login who is there; nothing that the visitor sends decides it.
-  expect(await bench.server.deliver(hook, { subject })).toEqual({ kind: 'accepted' })
-  expect(await task.next({ page: {} })).toMatchObject(expected)
+  const problem = 'Log in as the user who started the call.'
+  expect(await bench.server.deliver(hook, { subject: 'eve' })).toEqual({ kind: 'rejected', problem })
+  expect(await bench.server.deliver(hook, { subject: 'ann' })).toEqual({ kind: 'accepted' })
+  expect(await task.next({ page: {} })).toMatchObject({
+    kind: 'complete',
+    text: 'Your account is connected.',
+  })
 })
 
 /** An order, and what was sent for it. */

@@ -20,7 +20,7 @@ export type {
   WarningEvent,
 } from './carry/host.ts'
 export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
-export type { EventDelivery } from './carry/task/hook.ts'
+export type { EventDelivery, HookView } from './carry/task/hook.ts'
 export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
 export {
@@ -171,10 +171,12 @@ export type {
   Within,
 } from './tool/context.ts'
 export type {
+  AcceptEvent,
   ArgumentName,
   CachePolicy,
   Completer,
   Described,
+  HookFacts,
   PromptDefinition,
   PromptHandler,
   ResourceDefinition,

@@ -1,7 +1,7 @@
 /** Rondo for an existing server: with `rondo/sdk`, the tools of an official `McpServer` can ask. */
 
 export type { LogEvent } from './carry/host.ts'
-export type { EventDelivery } from './carry/task/hook.ts'
+export type { EventDelivery, HookView } from './carry/task/hook.ts'
 export {
   EventExpired,
   EventRejected,

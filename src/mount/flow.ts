@@ -8,7 +8,7 @@ import type { McpServer, ProtocolError, ServerContext } from '@modelcontextproto
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { observeRequest, placeOfError } from '../carry/report.ts'
 import { handleTask } from '../carry/task/call.ts'
-import { deliverEvent, type EventDelivery } from '../carry/task/hook.ts'
+import { deliverEvent, type EventDelivery, type HookView, viewHook } from '../carry/task/hook.ts'
 import { runRound } from '../carry/token.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
@@ -41,6 +41,7 @@ export interface SdkFlow {
     server: McpServer['server'],
   ): Promise<unknown>
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  hook(hookId: string): Promise<HookView>
   /** Starts to work on tasks, if a tool is registered that may become one. */
   work(): void
   drain(): void
@@ -69,7 +70,8 @@ export function createFlow(
       'rondo.tasks first, then register the function that rondo.tool returned, unwrapped, under this name.'
     host.log({ event: 'warning', message })
   }
-  const work = createTaskWork(host, ({ call }) => taskTarget(tools.find(call.target), call.target), options)
+  const findTool = (name: string) => taskTarget(tools.find(name), name)
+  const work = createTaskWork(host, ({ call }) => findTool(call.target), options)
   const startWork = (): void => {
     if (tools.isKnown) work.start()
   }
@@ -123,8 +125,9 @@ export function createFlow(
     },
     async deliver(hookId, event) {
       startWork()
-      return deliverEvent(host, tasksOf(host), hookId, event)
+      return deliverEvent(host, tasksOf(host), findTool, hookId, event)
     },
+    hook: (hookId) => viewHook(host, tasksOf(host), hookId),
     work: startWork,
     drain: host.drain,
     async close() {

@@ -15,7 +15,7 @@ import type {
   ServerContext,
   Variables,
 } from '@modelcontextprotocol/server'
-import type { EventDelivery } from '../carry/task/hook.ts'
+import type { EventDelivery, HookView } from '../carry/task/hook.ts'
 import { assertOptions, misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
@@ -23,8 +23,8 @@ import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
 import type { HostOptions } from '../serve/host.ts'
 import { createLog } from '../serve/log.ts'
 import type { Context } from '../tool/context.ts'
-import type { Scopes } from '../tool/definition.ts'
-import type { InputRequired } from '../tool/target.ts'
+import type { AcceptEvent, Scopes } from '../tool/definition.ts'
+import { assertAccept, type InputRequired } from '../tool/target.ts'
 import { besideOurs, type VerifyState } from './call.ts'
 import type { FindPrincipal, SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
@@ -62,6 +62,8 @@ export interface CallbackOptions {
   taskTtlMs?: number
   /** How often clients should poll a task of this tool. */
   taskPollMs?: number
+  /** Checks the events of hooks before they take them, by the name of the hook. It runs where the event is delivered. */
+  accept?: Readonly<Record<string, AcceptEvent>>
   /**
    * What the caller's token must allow, in every round and for the task: a list, or a function of the arguments (of the URI or
    * the variables, for a resource). Not checked without HTTP.
@@ -126,6 +128,8 @@ export interface Rondo {
    * second is told so. Rejects only if the store fails, or if this process cannot start.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  /** What is known about a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  hook(hookId: string): Promise<HookView>
   /**
    * Loads keys and code and opens the store now instead of in the first call, and starts to work on tasks if a tool is registered
    * that may become one. Rejects if something is wrong.
@@ -184,7 +188,7 @@ const CALLBACK_OPTIONS: Readonly<
 > = {
   'tools/call': [
     'rondo.tool',
-    { ...VERSIONED, task: true, taskTtlMs: true, taskPollMs: true } satisfies Record<
+    { ...VERSIONED, task: true, taskTtlMs: true, taskPollMs: true, accept: true } satisfies Record<
       keyof CallbackOptions,
       true
     >,
@@ -252,6 +256,7 @@ export function createRondo(given: RondoOptions): Rondo {
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
     logged('A callback cannot be created', () => {
       assertOptions(CALLBACK_OPTIONS[method][0], given, CALLBACK_OPTIONS[method][1])
+      assertAccept(CALLBACK_OPTIONS[method][0], given.accept)
       assertTerms(given, options.store !== undefined)
       assertScopeOption(given.scopes)
     })
@@ -289,6 +294,11 @@ export function createRondo(given: RondoOptions): Rondo {
       if (!options.store)
         throw misuse('rondo.deliver needs a store, because only tasks have hooks: createRondo({ …, store })')
       return (await flow()).deliver(hookId, event)
+    },
+    async hook(hookId) {
+      if (!options.store)
+        throw misuse('rondo.hook needs a store, because only tasks have hooks: createRondo({ …, store })')
+      return (await flow()).hook(hookId)
     },
     async ready() {
       const [, { work }] = await Promise.all([keys.ready(), flow(), options.store?.ready()])

@@ -89,13 +89,14 @@ export function taskTarget(tool: TaskTool | undefined, name: string): Target | u
 function toTarget(
   { method, options }: Definition,
   name: string,
-): Pick<Target, 'method' | 'name' | 'version' | 'task' | 'once' | 'fail'> {
+): Pick<Target, 'method' | 'name' | 'version' | 'task' | 'once' | 'accept' | 'fail'> {
   return {
     method,
     name,
     version: options.version,
     task: method === 'tools/call' ? toTerms(options) : { mode: 'never' },
     once: options.once,
+    accept: options.accept,
     fail: (message) =>
       method === 'tools/call'
         ? { result: errorResult(message) }

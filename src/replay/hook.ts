@@ -29,17 +29,21 @@ import {
   takeName,
 } from './run-state.ts'
 import { checkDuration, closeHookAt, fixDeadline, isOver, outlivesTask } from './wait.ts'
-import { copyJson, work } from './work.ts'
+import { copyJson, whyNotJson, work } from './work.ts'
 
 /** Opens hooks, where that is possible: in a task. */
 export interface Hooks {
   /** Resolves with the id of the hook when it is durable. Opening it again has no effect. It takes no event from `until` on. */
-  open(key: string, schema: JsonSchema | undefined, until: number | undefined): Promise<string>
+  open(
+    key: string,
+    request: { readonly schema?: JsonSchema; readonly about?: unknown },
+    until: number | undefined,
+  ): Promise<string>
   /** Resolves when the hook takes no more events, and an event that it took before has arrived. */
   close(key: string): Promise<void>
 }
 
-const OPTIONS: Readonly<Record<keyof HookOptions, true>> = { within: true, schema: true }
+const OPTIONS: Readonly<Record<keyof HookOptions, true>> = { within: true, schema: true, about: true }
 
 export async function openHook(
   run: RunState,
@@ -48,7 +52,9 @@ export async function openHook(
   options: HookOptions<Schema> = {},
 ): Promise<Hook<unknown>> {
   assertOptions(`The hook "${key}"`, options, OPTIONS)
-  const { schema, within } = options
+  const { schema, within, about } = options
+  const notJson = whyNotJson(about)
+  if (notJson !== undefined) throw misuse(`What the hook "${key}" is about must be plain JSON: ${notJson}.`)
   if (typeof key === 'string' && key.length > MAX_KEY)
     throw misuse(`The name of a hook may be at most ${MAX_KEY} characters long; got ${key.length}.`)
   const limit =
@@ -63,7 +69,7 @@ export async function openHook(
     const fixed = limit === undefined ? undefined : fixDeadline(run, eventName(key), (now) => now + limit)
     // The journal knows the deadline before the store does, so that both go by the same one after a crash.
     await fixed?.written
-    return hooks.open(key, compiled?.json, fixed?.due)
+    return hooks.open(key, { schema: compiled?.json, about }, fixed?.due)
   })) as string
   return createHook({ run, hooks, key, compiled }, id)
 }

@@ -2,7 +2,7 @@
  * `createServer`: puts the registry, the service and the entrances together.
  */
 
-import { deliverEvent, type EventDelivery } from '../carry/task/hook.ts'
+import { deliverEvent, type EventDelivery, type HookView, viewHook } from '../carry/task/hook.ts'
 import { createTaskTools } from '../carry/task/tools.ts'
 import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
@@ -47,6 +47,8 @@ export interface Server extends Declarations {
    * second is told so. Rejects only if the store fails.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  /** What is known about a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  hook(hookId: string): Promise<HookView>
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
   /**
@@ -232,7 +234,12 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     async deliver(hookId, event) {
       if (!host.tasks)
         throw misuse('server.deliver needs a store, because only tasks have hooks: createServer({ store })')
-      return deliverEvent(host, host.tasks, hookId, event)
+      return deliverEvent(host, host.tasks, (name) => registry.find('tools/call', name), hookId, event)
+    },
+    async hook(hookId) {
+      if (!host.tasks)
+        throw misuse('server.hook needs a store, because only tasks have hooks: createServer({ store })')
+      return viewHook(host, host.tasks, hookId)
     },
     fetch(request) {
       start()

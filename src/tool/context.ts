@@ -132,6 +132,11 @@ export interface HookOptions<S extends Schema = Schema> {
   within?: Duration
   /** What an event must look like: any JSON. Default: an event may be anything. */
   schema?: S
+  /**
+   * JSON that is stored with the hook, sealed. A page that gets the id reads it with `server.hook(id)`, and the tool's `accept`
+   * gets it with each event.
+   */
+  about?: unknown
 }
 
 /** Waits for one event from outside. */

@@ -2,6 +2,7 @@
  * What an author declares: tools, prompts, resources and resource templates.
  */
 
+import type { Principal } from '../protocol/call.ts'
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
 import type { Context, Infer, Schema, StandardSchema } from './context.ts'
 import type { InputRequired } from './target.ts'
@@ -30,6 +31,24 @@ export interface ToolAnnotations {
   openWorldHint?: boolean
 }
 
+/** The hook for which an event has arrived. */
+export interface HookFacts {
+  readonly key: string
+  /** What the handler stored with the hook (`about`). */
+  readonly about: unknown
+  /** The caller of the tool; absent for an anonymous one. */
+  readonly principal?: Principal
+}
+
+/**
+ * Checks an event that fits the JSON Schema of its hook, before the hook takes it. Only `true` accepts. `false`, or a text that says
+ * why, rejects the event and keeps the hook open.
+ */
+export type AcceptEvent = {
+  // As a method, so that a function may name the type of the event.
+  accept(event: unknown, hook: HookFacts): boolean | string | Promise<boolean | string>
+}['accept']
+
 export interface ToolDefinition<
   I extends Schema | undefined = undefined,
   O extends Schema | undefined = undefined,
@@ -54,6 +73,11 @@ export interface ToolDefinition<
   taskTtlMs?: number
   /** How often clients should poll a task of this tool. */
   taskPollMs?: number
+  /**
+   * Checks the events of hooks, by the name of the hook; `approval` is also for `approval:7`. It runs where the event is delivered,
+   * which may be an instance that does not run the handler: what it needs to know is in `about` of the hook.
+   */
+  accept?: Readonly<Record<string, AcceptEvent>>
 }
 
 export interface ToolResult {

@@ -26,6 +26,7 @@ import { compileSchema, droppingUnknown } from './schema/schema.ts'
 import type { Compiled } from './schema/standard.ts'
 import { warnOfPatterns } from './schema/subschemas.ts'
 import {
+  assertAccept,
   assertScopes,
   assertTaskScopes,
   promptTarget,
@@ -103,6 +104,7 @@ const TOOL: Readonly<Record<keyof ToolDefinition, true>> = {
   task: true,
   taskTtlMs: true,
   taskPollMs: true,
+  accept: true,
 }
 const PROMPT: Readonly<Record<keyof PromptDefinition, true>> = {
   ...DESCRIBED,
@@ -196,6 +198,7 @@ export function createRegistry({
     assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
     if (!MODES.includes(mode))
       throw misuse(`task of tool "${name}" must be 'auto', 'always' or 'never'; got ${JSON.stringify(mode)}.`)
+    assertAccept(`tool "${name}"`, definition.accept)
     const input = compileInput(definition.input, definition.dropUnknownArguments)
     if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
     const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
@@ -207,6 +210,7 @@ export function createRegistry({
       live,
       scopes: definition.scopes as Scopes<never> | undefined,
       task: { mode, ttlMs: taskTtlMs, pollMs: taskPollMs },
+      accept: definition.accept,
     })
     if (store && mode !== 'never' && Array.isArray(definition.scopes))
       assertTaskScopes(`tool "${name}"`, definition.scopes)

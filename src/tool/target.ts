@@ -11,7 +11,7 @@ import { isRecord, isThenable } from '../lib/json.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
-import type { CachePolicy, Scopes } from './definition.ts'
+import type { AcceptEvent, CachePolicy, Scopes } from './definition.ts'
 import { HOOK_MS, inTime } from './hook.ts'
 import { describeProblems } from './schema/schema.ts'
 import type { Compiled } from './schema/standard.ts'
@@ -44,6 +44,8 @@ export interface Target {
   readonly once?: boolean
   /** The tool has an output schema. */
   readonly structured?: boolean
+  /** Checks the events of hooks, by their names. */
+  readonly accept?: Readonly<Record<string, AcceptEvent>>
   /** What it returns depends on when it runs, so development mode does not compare two runs. */
   readonly live?: boolean
   /** What a caller's token must allow. Absent: nothing in particular. */
@@ -54,6 +56,22 @@ export interface Target {
   /** A failure that the caller may read: an `isError` result for a tool, an error for the other methods. */
   fail(message: string): { readonly result: Finished } | { readonly error: RondoError }
 }
+
+/** The check for the events of a hook. A hook with a longer name (`approval:7`) has that of the name before the colon. */
+export function acceptOf({ accept }: Pick<Target, 'accept'>, key: string): AcceptEvent | undefined {
+  const names = [key, key.split(':')[0] ?? '']
+  const name = accept && names.find((one) => Object.hasOwn(accept, one))
+  return name === undefined ? undefined : accept?.[name]
+}
+
+/** Throws if `accept` is not an object of functions. */
+export function assertAccept(of: string, accept: unknown): void {
+  if (accept === undefined) return
+  if (typeof accept === 'object' && accept !== null && Object.values(accept).every(isFunction)) return
+  throw misuse(`accept of ${of} must be an object of functions, by the names of hooks.`)
+}
+
+const isFunction = (value: unknown): boolean => typeof value === 'function'
 
 /** The scopes of a call, or why its arguments do not fit. */
 type Required =
@@ -70,12 +88,13 @@ interface ToolParts {
   readonly once?: boolean
   readonly live?: boolean
   readonly scopes?: Scopes<never>
+  readonly accept?: Target['accept']
 }
 
 export function toolTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, output, task, once, live, scopes }: ToolParts,
+  { version, input, output, task, once, live, scopes, accept }: ToolParts,
 ): Target {
   return {
     method: 'tools/call',
@@ -84,6 +103,7 @@ export function toolTarget(
     task,
     once,
     live,
+    accept,
     structured: output !== undefined,
     scopes: scopesOf(scopes, input),
     prepare: (args) => prepare(input, args, ready(handler)),

@@ -115,3 +115,39 @@ it('G1 wakes a task after a restart as soon as the program is ready, although no
   // Asks the instance that runs no tasks, so that the request does not start the other one.
   expect(await settled(before, taskId)).toMatchObject({ status: 'completed', result: text('awake') })
 })
+
+it('G3 refuses an event and keeps the hook open, and tells a page what it is about', async () => {
+  const store = createMemoryStore()
+  const ids: string[] = []
+  const mounted = () => {
+    const rondo = createRondo({ audience: 'shop', keys: KEYS, log: 'off', store })
+    open.push(rondo)
+    const visit = rondo.tool(
+      async (_args, ctx) => {
+        const hook = await ctx.hook('visit', { about: { who: 'ann' } })
+        await ctx.step('hand out', () => void ids.push(hook.id))
+        return text(String(await hook.received()))
+      },
+      {
+        task: 'auto',
+        accept: { visit: (who, { about }) => who === (about as { who: string }).who || 'not you' },
+      },
+    )
+    const build = () => {
+      const server = rondo.tasks(new McpServer({ name: 'shop', version: '1.0.0' }))
+      server.registerTool('visit', {}, visit)
+      return server
+    }
+    return { rondo, build, ...createMcpHandler(build) }
+  }
+  const [server, other] = [mounted(), mounted()]
+  const taskId = await begin(server, 'visit')
+  const id = await until('the hook', () => ids[0])
+  expect(await other.rondo.hook(id)).toEqual({ kind: 'open', about: { who: 'ann' } })
+  // Not registered there yet, so nobody can check the event.
+  await expect(other.rondo.deliver(id, 'ann')).rejects.toMatchObject({ code: 'SERVER_INTERNAL' })
+  other.build()
+  expect(await other.rondo.deliver(id, 'eve')).toEqual({ kind: 'rejected', problem: 'not you' })
+  expect(await other.rondo.deliver(id, 'ann')).toEqual({ kind: 'accepted' })
+  expect(await settled(server, taskId)).toMatchObject({ result: text('ann') })
+})

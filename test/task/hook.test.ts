@@ -7,6 +7,7 @@ import {
   type LogEvent,
   type Server,
   type ServerOptions,
+  type ToolDefinition,
 } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -361,5 +362,140 @@ describe('a hook without a task', () => {
     expect(await server.deliver(await handedOut(shop), 'x')).toEqual({ kind: 'accepted' })
     expect(textOf(await settled(server, id))).toBe('"x"')
     expect(shop.runs).toEqual(['before'])
+  })
+})
+
+describe('a tool that checks the events of its hooks', () => {
+  const Visit = z.object({ subject: z.string() })
+  type Accept = NonNullable<ToolDefinition['accept']>[string]
+  const sameUser: Accept = ({ subject }: { subject: string }, { about }) =>
+    subject === (about as { subject: string }).subject || `not ${subject}`
+
+  /** An instance whose tool has the check, or none. */
+  function instance(store: Store, ids: string[], accept: Accept | undefined, key = 'visit'): Server {
+    const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store })
+    const checks = accept && { visit: accept }
+    server.tool('connect', { task: 'auto', accept: checks }, async (_args, ctx) => {
+      const hook = await ctx.hook(key, { schema: Visit, about: { subject: 'ann' }, within: '1 hour' })
+      await ctx.step('hand out', () => void ids.push(hook.id))
+      return (await hook.received()).subject
+    })
+    servers.push(server)
+    return server
+  }
+
+  async function connect(accept: Accept | undefined, key?: string) {
+    const store = createMemoryStore()
+    const ids: string[] = []
+    const server = instance(store, ids, accept, key)
+    const task = await begin(server, 'connect')
+    return { store, server, task, id: await until('the hook', () => ids[0]) }
+  }
+
+  it.each(['visit', 'visit:7'])('G3 refuses an event, says why, and waits for another: %s', async (key) => {
+    const { store, server, task, id } = await connect(sameUser, key)
+    const other = instance(store, [], sameUser, key)
+    expect(await other.deliver(id, { subject: 'eve' })).toEqual({ kind: 'rejected', problem: 'not eve' })
+    expect(await server.hook(id)).toMatchObject({ kind: 'open' })
+    expect(await other.deliver(id, { subject: 'ann' })).toEqual({ kind: 'accepted' })
+    expect(await other.deliver(id, { subject: 'ann' })).toEqual({ kind: 'duplicate' })
+    expect(textOf(await settled(server, task))).toBe('ann')
+  })
+
+  it.each([false, '', undefined, null, 1, 'no', Promise.resolve(false), {}])(
+    'G3 accepts nothing but true: %s',
+    async (verdict) => {
+      const { server, id } = await connect(() => verdict as boolean)
+      expect(await server.deliver(id, { subject: 'ann' })).toMatchObject({ kind: 'rejected' })
+      expect(await server.hook(id)).toMatchObject({ kind: 'open' })
+    },
+  )
+
+  it('G3 takes no event from an instance that cannot check it, and none if the check fails', async () => {
+    const { store, server, id } = await connect(sameUser)
+    const without = [
+      instance(store, [], undefined),
+      createServer({ name: 'shop', version: '1', keys, store }),
+    ]
+    servers.push(...without.slice(1))
+    const failing = instance(store, [], () => {
+      throw new Error('no directory')
+    })
+    for (const one of [...without, failing])
+      await expect(one.deliver(id, { subject: 'ann' })).rejects.toThrow()
+    expect(await server.deliver(id, { subject: 'ann' })).toEqual({ kind: 'accepted' })
+  })
+
+  it('G3 may check more than the release that opened the hook', async () => {
+    const { store, id } = await connect(undefined)
+    const newer = instance(store, [], () => false)
+    expect(await newer.deliver(id, { subject: 'ann' })).toMatchObject({ kind: 'rejected' })
+  })
+
+  it('refuses checks that are no functions, and an about that is not JSON', async () => {
+    const server = start(newShop())
+    const declare = (accept: unknown) => () =>
+      server.tool('odd', { task: 'auto', accept: accept as never }, () => 'never')
+    for (const accept of [{ visit: true }, 'visit']) expect(declare(accept)).toThrow('accept of')
+    server.tool('about', { task: 'auto' }, async (_args, ctx) => {
+      await ctx.hook('visit', { about: { at: new Date(), fn: () => 1 } })
+    })
+    expect(JSON.stringify(await settled(server, await begin(server, 'about')))).toContain('isError')
+  })
+})
+
+describe('what a page can know about a hook', () => {
+  it('G3 is what the handler stored, the schema and the end of its time, and afterwards only its state', async () => {
+    let now = Date.now()
+    const store = createMemoryStore({ now: () => now })
+    const ids: string[] = []
+    const options = { name: 'shop', version: '1', keys, log: 'off', store, now: () => now } as const
+    const server = createServer(options)
+    servers.push(server)
+    server.tool('wait', { task: 'auto' }, async (_args, ctx) => {
+      const hooks = [
+        await ctx.hook('a', { schema: { type: 'string' }, about: { who: ['ann'] }, within: '1 hour' }),
+        await ctx.hook('b'),
+      ]
+      await ctx.step('hand out', () => void ids.push(...hooks.map(({ id }) => id)))
+      return Promise.all(hooks.map((hook) => hook.received()))
+    })
+    await begin(server, 'wait')
+    const [a = '', b = ''] = await until('the hooks', () => (ids.length === 2 ? ids : undefined))
+    const other = createServer(options)
+    servers.push(other)
+    expect(await other.hook(a)).toEqual({
+      kind: 'open',
+      about: { who: ['ann'] },
+      schema: { type: 'string' },
+      until: now + 3_600_000,
+    })
+    expect(await other.hook(b)).toEqual({ kind: 'open' })
+    await other.deliver(b, 1)
+    expect(await other.hook(b)).toEqual({ kind: 'received' })
+    now += 3_600_000
+    expect(await other.hook(a)).toEqual({ kind: 'closed' })
+  })
+
+  it('G3 T17 is nothing if the id is made up, foreign, of other keys or expired', async () => {
+    let now = Date.now()
+    const store = createMemoryStore({ now: () => now })
+    const shop = newShop()
+    const server = start(shop, { store, now: () => now })
+    await begin(server, 'any')
+    const hook = await handedOut(shop)
+    const tenant = start(newShop(), { store, now: () => now, audience: 'another' })
+    const otherKeys = start(newShop(), { store, now: () => now, keys: generateKey('other') })
+    const views = [
+      await server.hook('h.made-up'),
+      await server.hook(undefined as never),
+      await server.hook(`${hook}A`),
+      await tenant.hook(hook),
+      await otherKeys.hook(hook),
+    ]
+    now += 86_400_000
+    views.push(await server.hook(hook))
+    for (const view of views) expect(view).toEqual({ kind: 'unknown' })
+    expect(JSON.stringify(log)).not.toContain(hook)
   })
 })

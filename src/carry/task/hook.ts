@@ -7,15 +7,18 @@
 
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isText, isTime } from '../../lib/json.ts'
+import type { Principal } from '../../protocol/call.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Hooks } from '../../replay/hook.ts'
 import { copyJson, whyNotJson } from '../../replay/work.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { isStorable } from '../../store/input-slots.ts'
 import type { TaskTurn } from '../../store/task-engine.ts'
+import { HOOK_MS, inTime } from '../../tool/hook.ts'
 import { compilePlainSchema } from '../../tool/schema/judge.ts'
 import { describeProblems } from '../../tool/schema/schema.ts'
 import { findLongText } from '../../tool/schema/standard.ts'
+import { acceptOf, type Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { endOfLife, openPiece, type PieceOf, sealPiece } from './journal.ts'
 
@@ -27,9 +30,27 @@ export type EventDelivery =
   | { readonly kind: 'duplicate' }
   /** The hook takes no event any more: its time is up, or its task has ended. */
   | { readonly kind: 'closed' }
-  /** The event does not fit. The hook stays open for one that does. */
+  /** The event does not fit, or the tool's `accept` refused it. The hook stays open for one that does. */
   | { readonly kind: 'rejected'; readonly problem: string }
   /** There is no such hook, or it has expired. */
+  | { readonly kind: 'unknown' }
+
+/** What a page may know about the hook whose id it got. */
+export type HookView =
+  | {
+      readonly kind: 'open'
+      /** What the handler stored with the hook. */
+      readonly about?: unknown
+      /** The JSON Schema of the event. */
+      readonly schema?: JsonSchema
+      /** When the hook closes by itself, ms since the epoch. */
+      readonly until?: number
+    }
+  /** The hook has its event. */
+  | { readonly kind: 'received' }
+  /** The hook takes no event any more: its time is up. */
+  | { readonly kind: 'closed' }
+  /** There is no such hook, it has expired, or its task has ended. */
   | { readonly kind: 'unknown' }
 
 /** What the id of a hook says. */
@@ -44,19 +65,35 @@ interface HookName {
 /** What a task keeps of an open hook. */
 interface HookRequest {
   readonly schema?: JsonSchema
+  readonly about?: unknown
+  readonly tool?: string
+  readonly principal?: Principal
+  /** The tool checked events when the hook was opened: no instance without that check may accept one. */
+  readonly checked?: true
 }
 
 const PREFIX = 'h.'
 const MAX_ID = 4_096
 
-export function hooksOf(host: FlowHost, tasks: TaskHost, turn: TaskTurn): Hooks {
+/** The turn that opens hooks. */
+interface Opener {
+  readonly host: FlowHost
+  readonly tasks: TaskHost
+  readonly turn: TaskTurn
+  readonly target: Target
+  readonly principal: Principal | undefined
+}
+
+export function hooksOf({ host, tasks, turn, target, principal: caller }: Opener): Hooks {
   const { task } = turn
   return {
-    async open(key, schema, until) {
+    async open(key, { schema, about }, until) {
       if (!isStorable(key)) throw misuse('The name of a hook must be well-formed text without NUL.')
       const isOpen = turn.slots().some((slot) => slot.role === 'hook' && slot.key === key)
       if (!isOpen) {
-        const request = sealPiece(host, task, `hook ${key}`, { schema } satisfies HookRequest)
+        const checked = acceptOf(target, key) ? true : undefined
+        const kept: HookRequest = { schema, about, tool: target.name, principal: caller, checked }
+        const request = sealPiece(host, task, `hook ${key}`, kept)
         await turn.publish({ open: [{ key, role: 'hook', request, until }] })
       }
       const { principal } = task.owner
@@ -81,10 +118,58 @@ export function eventsOf(
   return events
 }
 
-/** Delivers an event to the hook with this id. Rejects only if the store fails. */
+const findSlot = async (tasks: TaskHost, { id, owner }: PieceOf, hook: string) =>
+  (await tasks.engine.slots(id, owner))?.find(({ key, role }) => role === 'hook' && key === hook)
+
+/**
+ * Asks the tool whether the hook may take the event. Rejects if that cannot be found out: whoever delivers tries again, here or on
+ * another instance.
+ */
+async function whyRefused(
+  { tool = '', about, principal, checked }: HookRequest,
+  key: string,
+  find: (tool: string) => Target | undefined,
+  event: unknown,
+): Promise<string | undefined> {
+  const target = find(tool)
+  const accept = target && acceptOf(target, key)
+  if (!accept) {
+    if (!checked) return undefined
+    throw new RondoError(
+      'SERVER_INTERNAL',
+      `This instance cannot check the events of "${key}": it lacks accept`,
+    )
+  }
+  const facts = { key, about, ...(principal && { principal }) }
+  const asked = (async () => accept(copyJson(event), facts))()
+  const verdict = await inTime(asked, HOOK_MS, `accept of the hook "${key}"`)
+  if (verdict === true) return undefined
+  return typeof verdict === 'string' && verdict !== '' ? verdict : 'The event was refused'
+}
+
+/** Returns what a page may know about the hook with this id. Rejects only if the store fails. */
+export async function viewHook(host: FlowHost, tasks: TaskHost, id: string): Promise<HookView> {
+  await host.keys.ready()
+  const name = openId(host, id)
+  if (name === undefined) return { kind: 'unknown' }
+  const of = { id: name.task, owner: { tenant: host.audience, principal: name.principal } }
+  const slot = await findSlot(tasks, of, name.key)
+  if (slot === undefined) {
+    logRefusal(host, 'the task is unknown, has ended or has expired')
+    return { kind: 'unknown' }
+  }
+  if (slot.kind === 'answered') return { kind: 'received' }
+  if (slot.kind === 'closed' || (slot.until !== undefined && host.platform.now() >= slot.until))
+    return { kind: 'closed' }
+  const { about, schema } = openPiece<HookRequest>(host, tasks, of, `hook ${name.key}`, slot.request)
+  return { kind: 'open', about, schema, until: slot.until }
+}
+
+/** Delivers an event to the hook with this id. Rejects only if the store fails, or the tool's `accept`. */
 export async function deliverEvent(
   host: FlowHost,
   tasks: TaskHost,
+  find: (tool: string) => Target | undefined,
   id: string,
   event: unknown,
 ): Promise<EventDelivery> {
@@ -94,11 +179,12 @@ export async function deliverEvent(
   const of = { id: name.task, owner: { tenant: host.audience, principal: name.principal } }
   const notJson = whyNotJson(event) ?? (event === undefined ? 'it is undefined' : undefined)
   if (notJson !== undefined) return rejected(`The event must be plain JSON: ${notJson}`)
-  const slots = await tasks.engine.slots(of.id, of.owner)
-  const slot = slots?.find(({ key, role }) => role === 'hook' && key === name.key)
+  const slot = await findSlot(tasks, of, name.key)
+  // The time of a hook that is over is for the store to notice.
   if (slot?.kind === 'open') {
-    const { schema } = openPiece<HookRequest>(host, tasks, of, `hook ${name.key}`, slot.request)
-    const problem = findProblem(host, schema, copyJson(event))
+    const request = openPiece<HookRequest>(host, tasks, of, `hook ${name.key}`, slot.request)
+    const problem =
+      findProblem(host, request.schema, copyJson(event)) ?? (await whyRefused(request, name.key, find, event))
     if (problem !== undefined) return rejected(problem)
   }
   const sealed = sealEvent(host, of, name.key, event)
@@ -181,7 +267,7 @@ function logRefusal(host: FlowHost, reason: string): undefined {
   ofHost.set(reason, current)
   if (++current.count > LINES_A_MINUTE) return undefined
   const more = unlogged > 0 ? `; ${unlogged} others like it were not logged` : ''
-  const message = `An event was refused: the id of its hook does not open (${reason})${more}`
+  const message = `The id of a hook was refused: it does not open (${reason})${more}`
   host.log({ event: 'warning', message })
   return undefined
 }

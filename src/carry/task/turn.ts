@@ -340,7 +340,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
       ...input.scene,
       once,
       inputResponses,
-      hooks: hooksOf(host, tasks, turn),
+      hooks: hooksOf(run),
       background: { ...run.status, possible: false },
     },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
