@@ -92,7 +92,7 @@ export const ERRORS = {
   LIMIT_PARKED: {
     rpc: -32000,
     http: 200,
-    sentence: 'Too many calls are waiting for an answer. Answer one, or try again later',
+    sentence: 'There is no room for another call that waits for an answer. Answer one, or try again later',
   },
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   LIMIT_JSON: {

@@ -144,6 +144,9 @@ export const RECORD_BYTES = 256
  *           same write again (a retry after a lost connection) is `stored`.
  * record 2: a write that would take its owner over `maxBytes` is refused with `limit` and changes nothing.
  * record 3: expired records are invisible at once, and do not count.
+ *
+ * A write does not add up all records of its owner: a store keeps an upper bound of their bytes, which only writes raise, and
+ * adds up when the bound exceeds `maxBytes`.
  */
 export interface RecordStore {
   get(id: string): Promise<StoredRecord | undefined>

@@ -153,7 +153,7 @@ it('J1 I3 a question of a call that the store has no room for is not asked', asy
   const client = await connect()
   route(0)
   const stream = await client.post(ask)
-  expect(JSON.stringify(await responseOf(stream))).toContain('Too many calls are waiting')
+  expect(JSON.stringify(await responseOf(stream))).toContain('There is no room for another call that waits')
   expect(kinds(stream)).not.toContain('elicitation/create')
 })
 

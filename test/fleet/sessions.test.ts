@@ -250,6 +250,28 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     expect(runs).toEqual([1, 0, 0])
   })
 
+  it('I3 calls that have ended use no room of calls that wait', async () => {
+    const open = await share()
+    const { connect, instances } = await startFleet(1, () => ({
+      store: open(),
+      authenticate: () => ({ subject: 'alice' }),
+      sessions: { maxKeptBytesPerCaller: 60_000 },
+    }))
+    const input = z.object({ text: z.string() })
+    instances[0]?.server.tool('long', { input }, async (_args, ctx) => {
+      await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+      return 'x'.repeat(8_000)
+    })
+    const client = await connect({ answer: () => ADA })
+    for (let i = 0; i < 10; i++) {
+      const response = await client.call('tools/call', {
+        name: 'long',
+        arguments: { text: 'x'.repeat(8_000) },
+      })
+      expect(response).toMatchObject({ result: { content: [{ text: 'x'.repeat(8_000) }] } })
+    }
+  })
+
   it('J1 T1 nobody else resumes the stream of a call', async () => {
     const open = await share()
     const { connect, route } = await startFleet(2, () => ({ store: open(), tasks: { leaseMs: LEASE_MS } }))

@@ -252,11 +252,23 @@ export function createKeptCalls(
         async settle(json) {
           held.delete(stream)
           const storing = change((record) => ({
-            value: { ...record, response: json, claims: undefined, questions: [], answers: {} },
+            value: {
+              ...record,
+              request: { ...record.request, args: {} },
+              response: json,
+              claims: undefined,
+              questions: [],
+              answers: {},
+            },
             ttlMs: Math.max(session.resumeMs, host.leaseMs),
+            ended: true,
           }))
-          later(storing.catch(() => {}))
-          const outcome = await storing
+          // Without room for the response nothing is kept: nobody may run the call again.
+          const stored = storing.then((outcome) =>
+            outcome === 'limit' ? records.remove(place).then(() => outcome) : outcome,
+          )
+          later(stored.catch(() => {}))
+          const outcome = await stored
           if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
           return outcome !== 'unchanged'
         },

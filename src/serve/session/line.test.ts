@@ -160,7 +160,7 @@ describe('a call that waits', () => {
     const [one, two, three] = [await connect(), await connect(), await connect()]
     const refused = {
       isError: true,
-      content: [{ text: expect.stringContaining('Too many calls are waiting') }],
+      content: [{ text: expect.stringContaining('There is no room for another call that waits') }],
     }
     const first = await one.post(ask(1))
     const { id } = await question(first)
@@ -192,7 +192,7 @@ describe('a call that waits', () => {
     const { id } = await question(first)
     expect((await response(await two.post(ask(1)))).result).toMatchObject({
       isError: true,
-      content: [{ text: expect.stringContaining('Too many calls are waiting') }],
+      content: [{ text: expect.stringContaining('There is no room for another call that waits') }],
     })
     for (const client of [bob, nobody, anybody]) await question(await client.post(ask(1)))
     await one.respond(id, ADA)

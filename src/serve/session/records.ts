@@ -29,6 +29,8 @@ export interface OpenRecord<T> {
 export interface NextRecord<T> {
   readonly value: T
   readonly ttlMs: number
+  /** True if it is kept only for a client that missed the end. Such records have a limit of their own, as large as that of the others. */
+  readonly ended?: boolean
 }
 
 export interface SealedRecords {
@@ -69,11 +71,13 @@ export function createRecords(host: FlowHost, store: RecordStore): SealedRecords
     return value === undefined ? undefined : { value, version: stored.version, quietMs: stored.quietMs }
   }
 
-  const put: SealedRecords['put'] = async (id, { share, keptBytes: maxBytes }, { value, ttlMs }, version) => {
+  const put: SealedRecords['put'] = async (id, session, { value, ttlMs, ended }, version) => {
     await host.keys.ready()
     const sealed = sealEnvelope(host.keys.ring, placeOf(id), JSON.stringify(value)).token
     if (sealed.length > MAX_BYTES) return 'limit'
-    return store.put({ id: nameOf(id), owner: share, sealed, version, ttlMs: Math.max(1, ttlMs), maxBytes })
+    const { share, keptBytes: maxBytes } = session
+    const owner = ended ? `ended ${share}` : share
+    return store.put({ id: nameOf(id), owner, sealed, version, ttlMs: Math.max(1, ttlMs), maxBytes })
   }
 
   return {

@@ -203,7 +203,8 @@ export class Session implements Desk {
     const all = this.#parkedByAll
     if (this.#parked >= maxParkedPerSession || all.total >= maxParked) return false
     if (all.of(this.share) >= shareLimit(this, maxParkedPerPrincipal, maxParkedPerAddress)) return false
-    if (!this.#budget.take(bytes)) return false
+    // A call that waits matters more than the ends of streams that a client might have missed.
+    while (!this.#budget.take(bytes)) if (!this.streams.dropEnded()) return false
     this.#parked += 1
     all.add(this.share, 1)
     this.#onParked?.(this)

@@ -145,11 +145,15 @@ export class SessionStreams {
     this.#awaited.clear()
   }
 
+  /** Drops the oldest stream that has ended. Returns false if there is none. */
+  dropEnded(): boolean {
+    const finished = [...this.#streams.values()].find(({ ended }) => ended)
+    if (finished) this.#drop(finished)
+    return finished !== undefined
+  }
+
   #keep(stream: SessionStream): void {
-    if (this.#streams.size >= MAX_STREAMS) {
-      const finished = [...this.#streams.values()].find(({ ended }) => ended)
-      if (finished) this.#drop(finished)
-    }
+    if (this.#streams.size >= MAX_STREAMS) this.dropEnded()
     this.#streams.set(stream.name, stream)
   }
 

@@ -121,6 +121,8 @@ interface RecordRow {
 
 function createRecords(now: () => number): Swept<RecordStore> {
   const rows = new Map<string, RecordRow>()
+  /** At least the bytes of an owner's records, until the last of them has expired. */
+  const bounds = new Map<string, { readonly bytes: number; readonly expiresAt: number }>()
   const find = (id: string): RecordRow | undefined => {
     const row = rows.get(id)
     return row !== undefined && row.expiresAt > now() ? row : undefined
@@ -140,8 +142,15 @@ function createRecords(now: () => number): Swept<RecordStore> {
     async put({ id, owner, sealed, version, ttlMs, maxBytes }) {
       const row = find(id)
       if ((row?.version ?? 0) !== version) return row?.sealed === sealed ? 'stored' : 'conflict'
-      if (bytesOf(owner, id) + sealed.length + RECORD_BYTES > maxBytes) return 'limit'
-      rows.set(id, { owner, sealed, version: version + 1, expiresAt: now() + ttlMs, touchedAt: now() })
+      const bound = bounds.get(owner)
+      const size = sealed.length + RECORD_BYTES
+      const replaced = row?.owner === owner ? row.sealed.length + RECORD_BYTES : 0
+      let bytes = (bound?.bytes ?? bytesOf(owner, id) + replaced) - replaced + size
+      if (bytes > maxBytes) bytes = bytesOf(owner, id) + size
+      if (bytes > maxBytes) return 'limit'
+      const expiresAt = now() + ttlMs
+      bounds.set(owner, { bytes, expiresAt: Math.max(expiresAt, bound?.expiresAt ?? 0) })
+      rows.set(id, { owner, sealed, version: version + 1, expiresAt, touchedAt: now() })
       return 'stored'
     },
     async touch(ids) {
@@ -154,7 +163,15 @@ function createRecords(now: () => number): Swept<RecordStore> {
       rows.delete(id)
     },
   }
-  return { port, sweep: sweepMap(rows, now) }
+  const sweepRows = sweepMap(rows, now)
+  const sweepBounds = sweepMap(bounds, now)
+  return {
+    port,
+    sweep(limit) {
+      sweepBounds(limit)
+      return sweepRows(limit)
+    },
+  }
 }
 
 function createMemoryBus(now: () => number) {

@@ -27,12 +27,16 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   blob_expiry: ['blob', '(expires_at)'],
   record_owner: ['record', '(owner)'],
   record_expiry: ['record', '(expires_at)'],
+  record_bound_expiry: ['record_bound', '(expires_at)'],
   bus_expiry: ['bus', '(expires_at)'],
 }
 
 /**
  * `open_tasks` counts the open tasks of an owner, up to a limit, and keeps others from creating one until the transaction ends.
  * Inside a function, the count is a statement of its own, which sees what was committed while it waited for the lock.
+ *
+ * `record_bound` has at least the bytes of an owner's records, until the last of them has expired. Only `put_record` writes it,
+ * under the lock of the owner.
  *
  * A write to the bus waits for the one before it, so that positions become visible in their order.
  */
@@ -89,6 +93,11 @@ CREATE TABLE ${schema}.record (
   touched_at bigint NOT NULL,
   expires_at bigint NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
+CREATE TABLE ${schema}.record_bound (
+  owner text PRIMARY KEY,
+  bytes bigint NOT NULL,
+  expires_at bigint NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02);
 CREATE SEQUENCE ${schema}.bus_position;
 CREATE TABLE ${schema}.bus (
   position bigint PRIMARY KEY,
@@ -98,16 +107,22 @@ CREATE TABLE ${schema}.bus (
 CREATE FUNCTION ${schema}.put_record(
   new_id text, new_owner text, new_sealed text, old_version integer, ttl bigint, max_bytes bigint, extra bigint, at bigint
 ) RETURNS text LANGUAGE plpgsql VOLATILE AS $$
-DECLARE found record; used bigint;
+DECLARE found record; used bigint; size bigint := length(new_sealed) + extra;
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtextextended('${schema} record ' || new_owner, 0));
-  SELECT r.sealed, r.version, r.expires_at > at AS alive INTO found FROM ${schema}.record r WHERE r.id = new_id FOR UPDATE;
+  SELECT r.owner, r.sealed, r.version, r.expires_at > at AS alive INTO found FROM ${schema}.record r WHERE r.id = new_id FOR UPDATE;
   IF coalesce(CASE WHEN found.alive THEN found.version END, 0) <> old_version THEN
     RETURN CASE WHEN found.alive AND found.sealed = new_sealed THEN 'stored' ELSE 'conflict' END;
   END IF;
-  SELECT coalesce(sum(length(r.sealed) + extra), 0) INTO used FROM ${schema}.record r
-    WHERE r.owner = new_owner AND r.id <> new_id AND r.expires_at > at;
-  IF used + length(new_sealed) + extra > max_bytes THEN RETURN 'limit'; END IF;
+  SELECT b.bytes - CASE WHEN found.alive AND found.owner = new_owner THEN length(found.sealed) + extra ELSE 0 END
+    INTO used FROM ${schema}.record_bound b WHERE b.owner = new_owner;
+  IF used IS NULL OR used + size > max_bytes THEN
+    SELECT coalesce(sum(length(r.sealed) + extra), 0) INTO used FROM ${schema}.record r
+      WHERE r.owner = new_owner AND r.id <> new_id AND r.expires_at > at;
+  END IF;
+  IF used + size > max_bytes THEN RETURN 'limit'; END IF;
+  INSERT INTO ${schema}.record_bound AS b (owner, bytes, expires_at) VALUES (new_owner, used + size, at + ttl)
+    ON CONFLICT (owner) DO UPDATE SET bytes = excluded.bytes, expires_at = greatest(b.expires_at, excluded.expires_at);
   INSERT INTO ${schema}.record AS r (id, owner, sealed, version, touched_at, expires_at)
     VALUES (new_id, new_owner, new_sealed, old_version + 1, at, at + ttl)
     ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, sealed = excluded.sealed, version = excluded.version,

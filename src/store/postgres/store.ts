@@ -203,6 +203,8 @@ async function sweep({ query, now, schema }: PostgresDatabase, limit: number): P
   const blobs = `DELETE FROM ${schema}.blob WHERE id IN (${expired('blob', 'id')}) RETURNING 1`
   let count = 0
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
+  const bounds = `DELETE FROM ${schema}.record_bound WHERE owner IN (${expired('record_bound', 'owner')})`
+  await query(bounds, [now(), limit])
   const news = `DELETE FROM ${schema}.bus WHERE position IN (${expired('bus', 'position')}) RETURNING 1`
   for (const statement of [tasks, once, blobs, records, news])
     count += (await query(statement, [now(), limit])).length

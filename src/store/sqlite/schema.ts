@@ -10,7 +10,8 @@ import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
 /**
  * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits
  * for input or has ended. `inputs` holds the input slots as one JSON text. `outcome` is the result or the error, and `bytes`
- * the size of an ended task. `known` says whether the owner has shown that it knows the id.
+ * the size of an ended task. `known` says whether the owner has shown that it knows the id. `record_bound` has at least the
+ * bytes of an owner's records, until the last of them has expired.
  */
 const TABLES = `
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -60,6 +61,7 @@ CREATE TABLE record (
   touched_at INTEGER NOT NULL,
   expires_at INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE record_bound (owner TEXT PRIMARY KEY, bytes INTEGER NOT NULL, expires_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE bus (position INTEGER PRIMARY KEY AUTOINCREMENT, message TEXT NOT NULL, expires_at INTEGER NOT NULL) STRICT
 `
 
@@ -75,6 +77,7 @@ const INDEXES: readonly string[] = [
   'CREATE INDEX blob_expiry ON blob (expires_at)',
   'CREATE INDEX record_owner ON record (owner)',
   'CREATE INDEX record_expiry ON record (expires_at)',
+  'CREATE INDEX record_bound_expiry ON record_bound (expires_at)',
   'CREATE INDEX bus_expiry ON bus (expires_at)',
 ]
 

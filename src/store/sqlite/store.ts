@@ -168,6 +168,9 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
   const deleteRecords = sql(
     'DELETE FROM record WHERE id IN (SELECT id FROM record WHERE expires_at <= ? LIMIT ?)',
   )
+  const deleteBounds = sql(
+    'DELETE FROM record_bound WHERE owner IN (SELECT owner FROM record_bound WHERE expires_at <= ? LIMIT ?)',
+  )
   const deleteNews = sql(
     'DELETE FROM bus WHERE position IN (SELECT position FROM bus WHERE expires_at <= ? LIMIT ?)',
   )
@@ -181,6 +184,7 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
         deleteJournal.run(id)
         deleteTask.run(id)
       }
+      deleteBounds.run(now(), limit)
       const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
       return others.reduce((sum, statement) => sum + statement.run(now(), limit), ids.length)
     })
@@ -216,7 +220,10 @@ function readQuietly<T>(read: () => T): T | undefined {
 
 /** What instances share of the sessions of older clients. */
 function createRecords({ sql, queue, now }: SqliteDatabase): RecordStore {
-  const find = sql('SELECT sealed, version, touched_at FROM record WHERE id = ? AND expires_at > ?')
+  const find = sql('SELECT owner, sealed, version, touched_at FROM record WHERE id = ? AND expires_at > ?')
+  const findBound = sql('SELECT bytes FROM record_bound WHERE owner = ?')
+  const setBound = sql(`INSERT INTO record_bound (owner, bytes, expires_at) VALUES (?, ?, ?)
+    ON CONFLICT (owner) DO UPDATE SET bytes = excluded.bytes, expires_at = max(expires_at, excluded.expires_at)`)
   const others = sql(`SELECT coalesce(sum(length(sealed) + ${RECORD_BYTES}), 0) AS bytes FROM record
     WHERE owner = ? AND id <> ? AND expires_at > ?`)
   const insert = sql(`INSERT OR REPLACE INTO record (id, owner, sealed, version, touched_at, expires_at)
@@ -234,9 +241,16 @@ function createRecords({ sql, queue, now }: SqliteDatabase): RecordStore {
       queue.write(() => {
         const row = find.get(id, now())
         if (Number(row?.version ?? 0) !== version) return row?.sealed === sealed ? 'stored' : 'conflict'
-        const bytes = Number(others.get(owner, id, now())?.bytes) + sealed.length + RECORD_BYTES
+        const size = sealed.length + RECORD_BYTES
+        const replaced = row?.owner === owner ? String(row.sealed).length + RECORD_BYTES : 0
+        const bound = findBound.get(owner)?.bytes
+        const addUp = (): number => Number(others.get(owner, id, now())?.bytes) + size
+        let bytes = bound === undefined ? addUp() : Number(bound) - replaced + size
+        if (bytes > maxBytes && bound !== undefined) bytes = addUp()
         if (bytes > maxBytes) return 'limit'
-        insert.run(id, owner, sealed, version + 1, now(), now() + ttlMs)
+        const until = now() + ttlMs
+        setBound.run(owner, bytes, until)
+        insert.run(id, owner, sealed, version + 1, now(), until)
         return 'stored'
       }),
     async touch(ids) {

@@ -256,6 +256,30 @@ export function describeRecordContract(harness: StoreHarness): void {
     expect(await records.get('id')).toBeUndefined()
   })
 
+  it('I3 records that are gone leave room, however often a record is written', async () => {
+    const maxBytes = 3 * (1_000 + RECORD_BYTES)
+    const sealed = 'z'.repeat(1_000)
+    const put = (id: string, changes: Partial<RecordWrite> = {}) =>
+      records.put(write({ id, sealed, maxBytes, ...changes }))
+    expect(await put('stays')).toBe('stored')
+    for (let i = 0; i < 5; i++) {
+      expect(await put('removed')).toBe('stored')
+      await others.remove('removed')
+      expect(await put('expired', { ttlMs: 1_000 })).toBe('stored')
+      now.pass(1_000)
+      expect(await put('stays', { version: i + 1, sealed: `${i}${sealed.slice(1)}` })).toBe('stored')
+      expect(await put('moved')).toBe('stored')
+      expect(await put('moved', { version: 1, owner: 'bob', sealed: `${sealed}.` })).toBe('stored')
+      await others.remove('moved')
+    }
+    expect(await put('second')).toBe('stored')
+    expect(await put('third')).toBe('stored')
+    expect(await put('fourth')).toBe('limit')
+    now.pass(HOUR)
+    await site.open(now).sweep(1_000)
+    expect(await put('fourth')).toBe('stored')
+  })
+
   it('J1 of many writes that replace one version, exactly one is stored', async () => {
     for (let version = 0; version < 3; version++) {
       const outcomes = await Promise.all(
