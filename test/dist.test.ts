@@ -129,10 +129,24 @@ describe('the packed package', () => {
   it('names the package that access tokens need at startup; logins of clients need none', () => {
     const folder = bareProject()
     const load = (path: string) => `console.log(Object.keys(await import('${path}')).join())`
-    const missing = run(process.execPath, ['--input-type=module', '-e', load('rondo/oauth')], folder)
-    expect(missing.output).toContain("Cannot find package 'jose'")
+    const accept = `import { oauthResource } from 'rondo/oauth'
+      oauthResource({ resource: 'https://x.example/mcp', issuers: ['https://login.example'] })`
+    const missing = run(process.execPath, ['--input-type=module', '-e', accept], folder)
+    expect(missing.output).toContain('need the package "jose": run npm install jose')
     const client = run(process.execPath, ['--input-type=module', '-e', load('rondo/client/oauth')], folder)
     expect(client.output).toBe('loopback,memoryTokenStore,oauth,parseLogin\n')
+    rmSync(folder, { recursive: true })
+  })
+
+  it('names the package that a file needs, if the command runs it', () => {
+    const folder = bareProject()
+    writeFileSync(join(folder, 'server.mjs'), `import 'rondo/sdk'\nexport default 5`)
+    const { output } = run(
+      process.execPath,
+      ['node_modules/rondo/dist/cli.js', 'tools', 'server.mjs'],
+      folder,
+    )
+    expect(output).toContain('needs the package "@modelcontextprotocol/server": run npm install')
     rmSync(folder, { recursive: true })
   })
 

@@ -68,12 +68,18 @@ async function findServer(path: string): Promise<Loaded> {
 const COMMONJS =
   /"cjs" output format|Cannot use import statement outside a module|top level bodies of modules/
 
+/** What Node says of a package that is not installed. */
+const MISSING_PACKAGE = /Cannot find package '((?:@[\w.-]+\/)?[\w.-]+)' imported from /
+
 async function load(path: string): Promise<Record<string, unknown>> {
   if (!existsSync(path)) throw new LoadError(`${path} does not exist any more`)
   try {
     return await import(pathToFileURL(path).href)
   } catch (error) {
     if (COMMONJS.test(String(error))) throw new LoadError(commonJs(path))
+    const [, name] = MISSING_PACKAGE.exec(String(error)) ?? []
+    if (name !== undefined)
+      throw new LoadError(`${path} needs the package "${name}": run npm install ${name}`)
     // Only the file itself can have tried to listen by now.
     if (!failedToListen(error)) throw error
     throw new LoadError(`${listening(path)}\n(Here it could not listen: ${(error as Error).message})`)

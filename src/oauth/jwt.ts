@@ -8,7 +8,8 @@
  * jwt 4: The claims are checked after the signature, all of them.
  */
 
-import { compactVerify, importJWK, type JWK } from 'jose'
+import type { importJWK, JWK } from 'jose'
+import { misuse } from '../errors.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
 import {
   CLAIM_CHECKS,
@@ -180,6 +181,7 @@ export function createJwtVerifier(
   { issuers, rules, fetch, now }: JwtSetup,
   checks: JwtChecks = JWT_CHECKS,
 ): (token: string) => Promise<Verified> {
+  assertJose()
   const allowed = { algorithms: options.algorithms ?? ASYMMETRIC, types: options.types ?? TYPES }
   const { cooldownMs = 30_000, maxAgeMs = 600_000 } = options
   const sets = new Map(
@@ -282,9 +284,21 @@ function fits({ kty, crv }: PublishedKey, alg: unknown): boolean {
   return (kty === 'EC' || kty === 'OKP') && crv === CURVES[alg]
 }
 
+/** `jose` is loaded when the first token is verified; that it is missing is found when the server is created. */
+function assertJose(): void {
+  try {
+    // Bundles have no such function, and have the package in them.
+    import.meta.resolve?.('jose')
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') return
+    throw misuse('Access tokens that are JWTs need the package "jose": run npm install jose', { cause })
+  }
+}
+
 const imported = new WeakMap<PublishedKey, Map<string, ReturnType<typeof importJWK>>>()
 
 async function verifySignature(token: string, published: PublishedKey, alg: string): Promise<boolean> {
+  const { compactVerify, importJWK } = await import('jose')
   let byAlgorithm = imported.get(published)
   if (byAlgorithm === undefined) {
     byAlgorithm = new Map()
