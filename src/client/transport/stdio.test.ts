@@ -47,6 +47,21 @@ describe('a server process', () => {
     expect(textOf(await client.callTool('check'))).toBe('true')
   })
 
+  it('N3 may refuse the only request that waits without its id', async () => {
+    const target = program(`(message, send) => {
+      if (message.params.name === 'hang') return
+      send({ id: null, error: { code: -32600, message: 'Too many keys' } })
+      if (message.params.name === 'beside') send({ id: message.id, result: ${text("'done'")} })
+    }`)
+    await using client = await connect(target)
+    await expect(client.callTool('refused')).rejects.toMatchObject({ peer: { code: -32600 } })
+    const controller = new AbortController()
+    const hanging = client.callTool('hang', {}, { signal: controller.signal })
+    expect(textOf(await client.callTool('beside'))).toBe('done')
+    controller.abort(new Error('stop'))
+    await expect(hanging).rejects.toThrow('stop')
+  })
+
   it('F2 gets back the exact state of its requests', async () => {
     const target = program(`(message, send) => {
       if (message.method === 'initialize') send({ id: message.id, result: {

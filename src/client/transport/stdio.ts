@@ -204,7 +204,7 @@ function deliver(
   for (const message of listener && Array.isArray(parsed) ? parsed : [parsed]) {
     if (!isRecord(message)) warn('The server wrote JSON to stdout that is not a message')
     // The response to a cancelled request may still arrive.
-    else if (message.method === undefined) waiting.get(message.id as RequestId)?.resolve(message)
+    else if (message.method === undefined) find(message, waiting)?.resolve(message)
     else {
       listener?.(message)
       if (message.id === undefined)
@@ -212,6 +212,16 @@ function deliver(
       else if (!listener) warn('The server sent a request, which this revision forbids')
     }
   }
+}
+
+/** A server that could not read a request may refuse it without its id. If only one request waits, it is that one. */
+function find(
+  { id, error }: Readonly<Record<string, unknown>>,
+  waiting: ReadonlyMap<RequestId, Waiting>,
+): Waiting | undefined {
+  if (id !== null || !isRecord(error)) return waiting.get(id as RequestId)
+  const [only, ...others] = waiting.values()
+  return others.length === 0 ? only : undefined
 }
 
 /** Closes stdin, then sends signals to a process that does not exit. */
