@@ -249,10 +249,13 @@ export class RondoError extends Error {
   /** The message that is sent to a client. */
   get sentence(): string {
     const row: ErrorRow = ERRORS[this.code]
-    if (!row.open) return row.sentence
-    const detail = this.message.slice(this.code.length + 3)
-    return detail === '' ? row.sentence : detail
+    return (row.open && detailOf(this)) || row.sentence
   }
+}
+
+/** The message of an error without its code. */
+export function detailOf({ code, message }: RondoError): string {
+  return message.slice(code.length + 3)
 }
 
 /** Marks an error whose message we wrote: it quotes no user data, so it may be logged in full. */

@@ -26,7 +26,7 @@ describe('asking', () => {
     for (const question of questions) {
       const { ending } = await replayFlow(question).round()
       expect(ending.kind === 'threw' && String(ending.error)).toMatch(
-        /message of a question must be a string/,
+        /message of a question must be a string|takes a name and a string/,
       )
     }
   })

@@ -95,13 +95,14 @@ class RunContext implements Context {
   readonly relatedTaskIds: readonly string[]
 
   readonly elicit: Context['elicit'] = (key, question) =>
-    this.#question(key, async () => (await this.#elicit(key, question)) as Outcome<never>)
+    this.#question(key, async () => (await this.#elicit('elicit', key, question)) as Outcome<never>)
   readonly ask: Context['ask'] = (key, question) =>
-    this.#question(key, async () => contentOf(key, await this.#elicit(key, question)) as never)
+    this.#question(key, async () => contentOf(key, await this.#elicit('ask', key, question)) as never)
   readonly confirm: Context['confirm'] = (key, message, options) =>
     this.#question(
       key,
       async () => {
+        assertCall('confirm', key, message)
         if (options !== undefined) assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
         const outcome = (await ask(
           this.#run,
@@ -115,10 +116,13 @@ class RunContext implements Context {
     )
   readonly visit: Context['visit'] = (key, page) =>
     this.#question(key, async () => {
+      assertCall('visit', key, page)
+      assertOptions(`The question "${key}"`, page, VISIT_OPTIONS)
       contentOf(key, (await ask(this.#run, key, urlQuestion(page), page.within)) as Outcome<unknown>)
     })
   readonly sample: Context['sample'] = (key, params, options) =>
     this.#question(key, async () => {
+      assertCall('sample', key, params)
       if (options !== undefined) assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
       const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
@@ -128,17 +132,16 @@ class RunContext implements Context {
     this.#question(key, async () => (await ask(this.#run, key, rootsQuestion())) as readonly Root[])
 
   readonly step: Context['step'] = (key, fn) =>
-    this.#operate(
-      'step',
-      key,
-      async () =>
-        (await work(this.#run, 'step', key, () => {
-          this.#scene.background.begins?.('step', key)
-          return fn(new WorkInfo(this.#run))
-        })) as never,
-    )
+    this.#operate('step', key, async () => {
+      assertCall('step', key, fn)
+      return (await work(this.#run, 'step', key, () => {
+        this.#scene.background.begins?.('step', key)
+        return fn(new WorkInfo(this.#run))
+      })) as never
+    })
   readonly effect: Context['effect'] = (key, fn, options) =>
     this.#operate('effect', key, async (effect) => {
+      assertCall('effect', key, fn)
       const unread = questionsBefore(this.#run, effect)
       if (options !== undefined) assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
@@ -160,11 +163,16 @@ class RunContext implements Context {
     this.#operate('hook', key, () => openHook(this.#run, this.#scene, key, options))) as Context['hook']
   readonly offer: Context['offer'] = (key, question) => {
     throwIfNested(this.#run, `offer "${String(key)}"`)
+    assertCall('offer', key, question)
+    assertOptions(`The offer "${key}"`, question, QUESTION_OPTIONS)
     return openOffer(this.#run, key, question, this.#scene.hooks !== undefined) as Offer<never>
   }
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
-  readonly background: Context['background'] = () =>
-    this.#pass('background', this.#scene.background.possible ? { leaving: true } : {})
+  readonly background: Context['background'] = () => {
+    const { background } = this.#scene
+    if (!background.possible) background.stays?.()
+    return this.#pass('background', background.possible ? { leaving: true } : {})
+  }
   readonly status: Context['status'] = (message) => {
     const { background } = this.#scene
     this.#run.trace?.status?.(message)
@@ -216,8 +224,10 @@ class RunContext implements Context {
     return operate(this.#run, `question "${String(key)}"`, begin, mark)
   }
 
-  #elicit(key: string, question: Question): Promise<Outcome<unknown>> {
+  #elicit(method: 'ask' | 'elicit', key: string, question: Question): Promise<Outcome<unknown>> {
     const { limits } = this.#run
+    assertCall(method, key, question)
+    assertOptions(`The question "${key}"`, question, QUESTION_OPTIONS)
     return ask(this.#run, key, formQuestion(question, limits), question.within) as Promise<Outcome<unknown>>
   }
 
@@ -235,7 +245,43 @@ class RunContext implements Context {
   }
 }
 
+/** What authors write, by method: the name, and what follows it. */
+const CALLS = {
+  ask: { usage: "ctx.ask('name', { message, schema })", type: 'object' },
+  elicit: { usage: "ctx.elicit('name', { message, schema })", type: 'object' },
+  offer: { usage: "ctx.offer('name', { message, schema })", type: 'object' },
+  confirm: { usage: "ctx.confirm('name', 'Really?')", type: 'string' },
+  visit: { usage: "ctx.visit('name', { message, url })", type: 'object' },
+  sample: { usage: "ctx.sample('name', { messages, maxTokens })", type: 'object' },
+  step: { usage: "ctx.step('name', () => result)", type: 'function' },
+  effect: { usage: "ctx.effect('name', ({ key }) => result)", type: 'function' },
+} as const
+
+function assertCall(method: keyof typeof CALLS, key: unknown, given: unknown): void {
+  const { usage, type } = CALLS[method]
+  if (typeof key === 'string' && typeof given === type && given !== null) return
+  const wanted =
+    typeof key === 'string' ? `a name and ${type === 'object' ? 'an' : 'a'} ${type}` : 'a name first'
+  const got = typeof key === 'string' ? `"${key}" and ${describeType(given)}` : describeType(key)
+  throw misuse(
+    `ctx.${method} takes ${wanted}: ${usage}; got ${got}. The next round finds answers and results by their names.`,
+  )
+}
+
+function describeType(value: unknown): string {
+  if (value === undefined || value === null) return String(value)
+  return typeof value === 'object' ? 'an object' : `a ${typeof value}`
+}
+
 // A misspelt name would be ignored, and with it the promise of `once` or of a time limit.
+const QUESTION_OPTIONS: Readonly<Record<keyof Question, true>> = {
+  message: true,
+  schema: true,
+  within: true,
+  allowSecretLike: true,
+  orArgument: true,
+}
+const VISIT_OPTIONS = { message: true, url: true, within: true }
 const CONFIRM_OPTIONS: Readonly<Record<keyof ConfirmOptions, true>> = { within: true, label: true }
 const SAMPLE_OPTIONS: Readonly<Record<keyof Within, true>> = { within: true }
 const EFFECT_OPTIONS: Readonly<Record<keyof EffectOptions, true>> = { once: true }

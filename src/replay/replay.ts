@@ -63,7 +63,7 @@ export interface ReplayInput {
   publish?(questions: ReadonlyMap<string, OpenQuestion>, journal: Pick<Journal, 'reasks'>): Promise<void>
   /** Closes an offer that was published. Resolves when that is durable. */
   withdraw?(key: string): Promise<void>
-  /** A function passed to `ctx.defer` or a listener of `ctx.signal` failed. */
+  /** A mistake of the author that the call does not end with: a failed `ctx.defer`, a listener of `ctx.signal` that throws. */
   onAsideError?(error: unknown): void
 }
 
@@ -118,6 +118,7 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     seed: input.journal.seed,
     trace: input.trace,
     onOutrun: input.onOutrun,
+    onAsideError: (error) => input.onAsideError?.(error),
     persist: input.persist,
     observed: input.observed,
     persistDeadline: input.persistDeadline,
@@ -143,8 +144,15 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
 
 function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): void {
   const { turn } = run
-  const threw = (error: unknown): void => turn.end({ kind: 'threw', error })
+  const leave = (): void => {
+    if (!turn.ended()) run.left = 'unreported'
+  }
+  const threw = (error: unknown): void => {
+    leave()
+    turn.end({ kind: 'threw', error })
+  }
   const returned = (value: unknown): void => {
+    leave()
     const error = notAwaited(run)
     if (error) turn.refuse(error)
     else turn.returned(value)

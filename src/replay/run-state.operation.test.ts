@@ -290,3 +290,52 @@ describe('ctx.defer', () => {
     expect(flow.faults).toEqual([expect.objectContaining({ code: 'LIMIT_DEFER' })])
   })
 })
+
+describe('an operation after the handler has returned', () => {
+  const late: Record<string, Handler> = {
+    'step "late"': (ctx) => ctx.step('late', () => 1),
+    'effect "late"': (ctx) => ctx.effect('late', () => 1),
+    'question "late"': (ctx) => ctx.ask('late', textQuestion()),
+    'offer "late"': (ctx) => void ctx.offer('late', textQuestion()),
+    'ctx.defer()': (ctx) => ctx.defer(() => {}),
+  }
+
+  it.each(Object.entries(late))(
+    'R11 is reported once, does nothing and rejects nothing: %s',
+    async (label, operation) => {
+      const gate = deferredPromise()
+      const over = deferredPromise()
+      const settledLate: string[] = []
+      const flow = replayFlow((ctx) => {
+        void gate.promise.then(() => {
+          for (let i = 0; i < 3; i++) {
+            const promise = operation(ctx)
+            if (promise instanceof Promise) promise.finally(() => settledLate.push(label))
+          }
+          over.resolve()
+        })
+        return 'done'
+      })
+      expect(returned(await flow.round())).toBe('done')
+      gate.resolve()
+      await over.promise
+      await settled()
+      expect(flow.faults).toHaveLength(1)
+      expect(String(flow.faults[0])).toContain(`${label} was called after the handler had returned`)
+      expect(settledLate).toEqual([])
+    },
+  )
+
+  it('R8 is not reported in a run that was suspended', async () => {
+    const gate = deferredPromise()
+    const flow = replayFlow(async (ctx) => {
+      await Promise.race([ctx.ask('q', textQuestion()), gate.promise])
+      void ctx.step('dropped', () => 1)
+      return 'dropped'
+    })
+    expect(askedKeys(await flow.round())).toEqual(['q'])
+    gate.resolve()
+    await settled()
+    expect(flow.faults).toEqual([])
+  })
+})

@@ -10,7 +10,7 @@
  * true, so a forgotten `await` would turn a No into a Yes.
  */
 
-import { misuse, RondoError } from '../errors.ts'
+import { detailOf, misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
 import { isThenable } from '../lib/json.ts'
@@ -106,6 +106,9 @@ export interface RunState {
   readonly trace?: RunTrace
   /** In development: an effect begins although a confirmation before it has no outcome. Both by their labels. */
   onOutrun?(effect: string, confirmation: string): void
+  /** The handler has returned or thrown, and the run ended with that: what it still calls comes too late. */
+  left?: 'unreported' | 'reported'
+  onAsideError?(error: unknown): void
   /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
   persist?(entry: Entry): Promise<void>
   /** Telemetry of this run. */
@@ -251,6 +254,8 @@ export interface Background {
   told?(): void
   /** A step or an effect begins. */
   begins?(kind: 'step' | 'effect', key: string): void
+  /** The handler called `ctx.background()`, which is not possible. */
+  stays?(): void
   /** Why the run cannot do what needs a task, if it can neither leave nor is one. */
   whyNot?(what: string): RondoError
 }
@@ -333,6 +338,13 @@ export function continueDuring(run: RunState, written: Promise<void> | undefined
   return written.catch((error: unknown) => run.turn.refuse(toRefusal(error))).finally(settled)
 }
 
+/** Says which entry was too large to be made durable. */
+function named(error: RondoError, { kind, key }: Entry): RondoError {
+  if (error.code !== 'LIMIT_STATE_BYTES') return error
+  const detail = `The ${kind} "${key}" cannot be recorded: ${detailOf(error)} Return less from steps: an id instead of a document.`
+  return new RondoError(error.code, detail, { cause: error })
+}
+
 function toRefusal(error: unknown): RondoError {
   return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
 }
@@ -348,7 +360,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   if (!run.persist) return then(index)
   const settled = run.turn.busy()
   const release = run.turn.hold(index)
-  const failed = (error: unknown): void => run.turn.refuse(toRefusal(error))
+  const failed = (error: unknown): void => run.turn.refuse(named(toRefusal(error), entry))
   run
     .persist(entry)
     .then(() => {
@@ -405,6 +417,7 @@ export function operate<T>(
 ): Promise<T> {
   const nested = nestedError(run, label)
   if (nested) run.turn.refuse(nested)
+  else if (run.left === 'unreported') reportLate(run, label)
   const operation: Handed = { label, question, observed: false, settled: false, failed: undefined }
   const handed = new HandedPromise<T>((resolve, reject) =>
     nested ? reject(nested) : resolve(begin(operation)),
@@ -458,6 +471,19 @@ function unreadQuestion(question: Handed, effect: Handed): RondoError {
 export function throwIfNested(run: RunState, label: string): void {
   const error = nestedError(run, label)
   if (error) throw error
+  if (run.left === 'unreported') reportLate(run, label)
+}
+
+/**
+ * Reports an operation of a handler that has returned already, the first of each run. Its promise never settles: rejected, it
+ * would be an unhandled rejection of the author's (R11), since nothing awaits what the handler left behind.
+ */
+function reportLate(run: RunState, label: string): void {
+  const detail =
+    `The ${label} was called after the handler had returned, so it does nothing and its promise never settles. ` +
+    'Await everything that the handler starts before it returns; for work that outlives the call, declare the tool as a task.'
+  run.left = 'reported'
+  run.onAsideError?.(new RondoError('REPLAY_NOT_AWAITED', detail))
 }
 
 function nestedError(run: RunState, label: string): RondoError | undefined {
