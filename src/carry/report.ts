@@ -193,6 +193,14 @@ export function adviseOutrun(round: Round, effect: string, confirmation: string)
   adviseOnce(round, `${effect} ${confirmation}`, message)
 }
 
+/** Says that a handler or its definition wants a task, and that this server has no store that could keep one. */
+export function adviseStore(round: Round, wants: string): void {
+  const message =
+    `"${round.target.name}" ${wants}, but this server has no store, so its calls stay in rounds and end with their process. ` +
+    'Pass one: createServer({ store }).'
+  adviseOnce(round, `store ${wants}`, message)
+}
+
 // What a call that fails comes to: the reply to its client, the outcome in the round's log line, and the fault that an
 // author or operator has to see. It decides and logs nothing itself.
 //
@@ -241,11 +249,14 @@ const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
   'LIMIT_SLEEP',
 ])
 
+/** Limits that a handler runs into. Its author has to see where, and the round's line has only the code. */
+const OF_AUTHORS: ReadonlySet<ErrorCode> = new Set(['LIMIT_STATE_BYTES', 'LIMIT_ENTRIES', 'LIMIT_QUESTIONS'])
+
 /** The runtime refuses to continue. Answers that never arrive or never fit end a tool call as its own failure. */
 export function refusal(target: Target, error: RondoError, dev: boolean): Failure {
   const { code } = error
   const isAuthors = code.startsWith('REPLAY_')
-  const fault = isAuthors || isStoreFault(error) ? { error } : undefined
+  const fault = isAuthors || OF_AUTHORS.has(code) || isStoreFault(error) ? { error } : undefined
   const failure = { outcome: 'refused', code, fault } as const
   if (READ_AS_RESULT.has(code)) return { ...failure, reply: toFailure(target, error.sentence) }
   if (isAuthors && dev) return { ...failure, reply: toFailure(target, error.message) }

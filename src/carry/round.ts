@@ -31,6 +31,7 @@ import type { FlowHost } from './host.ts'
 import {
   adviseHoisting,
   adviseOutrun,
+  adviseStore,
   blame,
   type Failure,
   invalidArguments,
@@ -95,6 +96,8 @@ async function runHandler<To, R extends Round>(
   }
   const early = carrier.begin?.(round)
   if (early !== undefined) return { kind: 'end', reply: await early }
+  if (host.dev && !host.tasks && target.task.mode === 'auto')
+    adviseStore(round, "is declared with task: 'auto'")
   const input = toReplayInput(round, prepared.run)
   const adapted = carrier.adapt?.(round, input) ?? input
   const first = await replay(adapted)
@@ -199,7 +202,12 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       background:
         host.tasks && taskHostFor(round)
           ? CAN_LEAVE
-          : { possible: false, tell: FOREGROUND.tell, whyNot: (what) => whyNoTask(round, what) },
+          : {
+              possible: false,
+              tell: FOREGROUND.tell,
+              whyNot: (what) => whyNoTask(round, what),
+              stays: host.dev && !host.tasks ? () => adviseStore(round, 'calls ctx.background()') : undefined,
+            },
       inputResponses: () => solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
       relatedTaskIds: call.relatedTaskIds,

@@ -175,10 +175,10 @@ function toKept(sealed: SealedState, inputRequests: InputRequests | undefined): 
   return { kind: 'kept', reply: { kind: 'input_required', inputRequests, requestState: token }, bytes, keyId }
 }
 
-function reply(round: Round, { report, facts }: Pause, kept: Kept): Reply {
+function reply(round: Round, { report, facts, journal }: Pause, kept: Kept): Reply {
   const { host } = round
   if (kept.kind === 'task') return kept.reply
-  if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(kept.bytes, host))
+  if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(round, kept.bytes, journal))
   const { bytes, keyId } = kept
   if (bytes > host.limits.warnBytes) warnSize(round, bytes)
   const { outcome, asks, moved } = facts

@@ -162,9 +162,13 @@ export function createRegistry({
   warn,
 }: RegistryOptions = {}): Registry {
   assertFlag('dropUnknownArguments', dropUnknownArguments)
-  const compileInput = (schema: Schema | undefined, drops = dropUnknownArguments): Compiled | undefined => {
+  const compileInput = (
+    of: string,
+    schema: Schema | undefined,
+    drops = dropUnknownArguments,
+  ): Compiled | undefined => {
     if (!schema) return undefined
-    const input = compileSchema(schema, 'input', bounds)
+    const input = compileSchema(schema, 'input', bounds, of)
     return drops ? droppingUnknown(input) : input
   }
   const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
@@ -199,9 +203,11 @@ export function createRegistry({
     if (!MODES.includes(mode))
       throw misuse(`task of tool "${name}" must be 'auto', 'always' or 'never'; got ${JSON.stringify(mode)}.`)
     assertAccept(`tool "${name}"`, definition.accept)
-    const input = compileInput(definition.input, definition.dropUnknownArguments)
+    const input = compileInput(`tool "${name}"`, definition.input, definition.dropUnknownArguments)
     if (warn && input) warnOfPatterns(`The input schema of tool "${name}"`, input.json, warn)
-    const output = definition.output ? compileSchema(definition.output, 'output', bounds) : undefined
+    const output = definition.output
+      ? compileSchema(definition.output, 'output', bounds, `tool "${name}"`)
+      : undefined
     const target = toolTarget(name, handler as never, {
       version: definition.version,
       input,
@@ -239,7 +245,7 @@ export function createRegistry({
       if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
       assertOptions(`Prompt "${name}"`, definition ?? null, PROMPT)
-      const input = compileInput(definition.input)
+      const input = compileInput(`prompt "${name}"`, definition.input)
       const { version, description, scopes } = definition
       const target = promptTarget(name, handler as never, { version, input, description, scopes })
       const wire = row({ name }, definition as PromptDefinition, { arguments: promptArguments(input) })

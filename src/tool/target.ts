@@ -13,7 +13,7 @@ import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { AcceptEvent, CachePolicy, Scopes } from './definition.ts'
 import { HOOK_MS, inTime } from './hook.ts'
-import { describeProblems } from './schema/schema.ts'
+import { describeArguments, describeProblems } from './schema/schema.ts'
 import type { Compiled } from './schema/standard.ts'
 
 type Prepared =
@@ -214,7 +214,8 @@ export function scopesOf(
   if (!input) return of
   return async (args) => {
     const checked = await input.validate(args)
-    return checked.ok ? of(checked.value) : { kind: 'refused', problem: describeProblems(checked.problems) }
+    if (checked.ok) return of(checked.value)
+    return { kind: 'refused', problem: describeArguments(input, args, checked.problems) }
   }
 }
 
@@ -230,7 +231,9 @@ function prepare(
 ): Prepared | Promise<Prepared> {
   if (!input) return ready(args)
   const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
-    result.ok ? ready(result.value) : { kind: 'refused', problem: describeProblems(result.problems) }
+    result.ok
+      ? ready(result.value)
+      : { kind: 'refused', problem: describeArguments(input, args, result.problems) }
   const result = input.validate(args)
   return result instanceof Promise ? result.then(settle) : settle(result)
 }

@@ -195,11 +195,22 @@ export async function unspill(round: Round): Promise<Round> {
 }
 
 /** The error of a state that is too large for a client, and cannot be stored. */
-export function tooLarge(bytes: number, { limits }: FlowHost): RondoError {
+export function tooLarge({ host, target }: Round, bytes: number, journal: Journal): RondoError {
+  const { maxBytes } = host.limits
+  const way = host.store ? '' : 'pass a store to the server (createServer({ store })), '
   const detail =
-    `The sealed journal has ${bytes} bytes; at most ${limits.maxBytes} are allowed (limits.maxBytes). ` +
-    'Record less (return ids from steps instead of documents), or pass a store to the server.'
+    `The requestState of "${target.name}" would have ${bytes} bytes; at most ${maxBytes} are allowed (limits.maxBytes). ` +
+    `${describeLargest(journal)}Return less from steps (an id instead of a document), ${way}or raise the limit.`
   return new RondoError('LIMIT_STATE_BYTES', detail)
+}
+
+function describeLargest({ entries }: Journal): string {
+  const sizes = entries.map((entry) => ({ entry, bytes: JSON.stringify(entry).length }))
+  const [largest] = sizes.sort((a, b) => b.bytes - a.bytes)
+  if (largest === undefined) return ''
+  const { entry, bytes } = largest
+  const what = 'question' in entry ? 'answer to the question' : entry.kind
+  return `Of the ${entries.length} entries of its journal, the ${what} "${entry.key}" is the largest, with ${bytes} bytes. `
 }
 
 export function warnSize(round: Round, bytes: number): void {

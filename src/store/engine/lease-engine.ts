@@ -33,7 +33,7 @@ import {
   type TaskStore,
 } from '../task-store.ts'
 import { type ClaimLoop, type Reservation, startClaimLoop } from './claim-loop.ts'
-import type { TaskTurnOptions } from './run-turn.ts'
+import { journalTooLarge, type TaskTurnOptions } from './run-turn.ts'
 
 export interface LeaseEngineOptions extends EngineOptions {
   /** How long a worker keeps a task without a heartbeat. Leases are renewed after a third of this time. */
@@ -82,7 +82,7 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     async create(task) {
       assertTask(task)
       const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
-      if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
+      if (bytes > settings.maxJournalBytes) throw journalTooLarge(bytes, settings.maxJournalBytes)
       const creation = await startIn(reserveIn(loops), (taker) =>
         tasks.create(task, settings.maxOpenTasks, taker),
       )

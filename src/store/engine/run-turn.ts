@@ -278,9 +278,7 @@ function createRecorder(
   return {
     record(entry: Sealed): Promise<void> {
       if (bytes + entry.length > maxBytes)
-        return Promise.reject(
-          new RondoError('LIMIT_STATE_BYTES', `the journal of a task may be at most ${maxBytes} bytes long`),
-        )
+        return Promise.reject(journalTooLarge(bytes + entry.length, maxBytes))
       bytes += entry.length
       return new Promise((resolve, reject) => {
         waiting.push({ entry, resolve, reject })
@@ -318,4 +316,10 @@ function createLatest<T>(write: (value: T) => Promise<void>) {
     /** Resolves when nothing is being written; never rejects. */
     idle: async () => writing?.catch(() => {}),
   }
+}
+
+/** The error of a journal that is larger than a task may have. */
+export function journalTooLarge(bytes: number, limit: number): RondoError {
+  const detail = `The sealed journal of the task would have ${bytes} bytes; at most ${limit} are allowed (tasks.maxJournalBytes).`
+  return new RondoError('LIMIT_STATE_BYTES', detail)
 }

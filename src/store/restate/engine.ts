@@ -12,7 +12,7 @@ import { RondoError } from '../../errors.ts'
 import { repeat, type StoreClock, storeClock } from '../../lib/clock.ts'
 import { report, settled } from '../engine/claim-loop.ts'
 import { assertTask, createWatch, storable } from '../engine/lease-engine.ts'
-import { type RunningTurn, runTurn, type TurnStore } from '../engine/run-turn.ts'
+import { journalTooLarge, type RunningTurn, runTurn, type TurnStore } from '../engine/run-turn.ts'
 import {
   type EmitEngineEvent,
   type EngineOptions,
@@ -146,7 +146,7 @@ export function createRestateEngine(access: RestateAccess, options: EngineOption
     async create(task) {
       assertTask(task)
       const bytes = (task.journal ?? []).reduce((sum, entry) => sum + entry.length, 0)
-      if (bytes > settings.maxJournalBytes) throw new RondoError('LIMIT_STATE_BYTES')
+      if (bytes > settings.maxJournalBytes) throw journalTooLarge(bytes, settings.maxJournalBytes)
       const at = access.now()
       const admission = await admissions.admit(task, at)
       const creation = await call(task.id, 'begin', { task, at, keep, admitted: admission !== undefined })

@@ -6,7 +6,7 @@
  * `judge.ts` validates plain JSON Schema.
  */
 
-import { misuse } from '../../errors.ts'
+import { misuse, nearest } from '../../errors.ts'
 import { createMemo, type Memo } from '../../lib/collection.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
@@ -20,9 +20,14 @@ type SchemaRole = 'input' | 'output'
 
 const TARGET = { target: 'draft-2020-12' } as const
 
-/** Compiles a tool's schema. Its input must be an object; its output may be any JSON. */
-export function compileSchema(schema: Schema, role: SchemaRole, bounds: TextBounds = TEXT_BOUNDS): Compiled {
-  const what = `The ${role} schema`
+/** Compiles the schema of a tool or a prompt, which `of` names. Its input must be an object; its output may be any JSON. */
+export function compileSchema(
+  schema: Schema,
+  role: SchemaRole,
+  bounds: TextBounds = TEXT_BOUNDS,
+  of?: string,
+): Compiled {
+  const what = of === undefined ? `The ${role} schema` : `The ${role} schema of ${of}`
   const json = toJsonSchema(schema, role, what)
   if (role === 'input' && json.type !== 'object') {
     throw misuse(`${what} must describe an object ("type": "object"): arguments have names`)
@@ -71,20 +76,49 @@ export function describeProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
 
-/**
- * The same schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
- * checked. A schema that accepts further names keeps them.
- */
-export function droppingUnknown({ json, validate }: Compiled): Compiled {
+const MAX_UNKNOWN = 5
+const MAX_NAME = 64
+
+/** What is wrong with the arguments of a call, in one line. Names what is missing, and what was perhaps meant instead. */
+export function describeArguments({ json }: Compiled, args: unknown, problems: readonly Problem[]): string {
+  if (!isRecord(args)) return describeProblems(problems)
+  const names = namesOf(json)
+  const unknown = names ? Object.keys(args).filter((name) => !names.has(name)) : []
+  const about = problems
+    .filter(({ path }) => !unknown.includes(path))
+    .map((problem) =>
+      names?.has(problem.path) && !Object.hasOwn(args, problem.path)
+        ? { path: '', message: `Missing required property "${problem.path}"` }
+        : problem,
+    )
+  const hints = unknown.slice(0, MAX_UNKNOWN).flatMap((name) => {
+    const meant = nearest(name, [...(names ?? [])])
+    // Hosts may add arguments of their own: one that is unlike any other, and that the schema allows, is no mistake.
+    if (meant === undefined && !problems.some(({ path }) => path === name)) return []
+    const message = `There is no argument ${JSON.stringify(name.slice(0, MAX_NAME))}.`
+    return [{ path: '', message: meant === undefined ? message : `${message} Did you mean "${meant}"?` }]
+  })
+  return describeProblems([...about, ...hints])
+}
+
+/** The names of the properties; undefined if the schema takes others too. */
+function namesOf(json: JsonSchema): ReadonlySet<string> | undefined {
   const parts = sameObject(json, json)
   const takesMore = parts.some(
     ({ patternProperties, additionalProperties, unevaluatedProperties }) =>
       patternProperties !== undefined || (additionalProperties ?? false) || (unevaluatedProperties ?? false),
   )
-  if (takesMore) return { json, validate }
-  const names = new Set(
-    parts.flatMap(({ properties }) => (isRecord(properties) ? Object.keys(properties) : [])),
-  )
+  if (takesMore) return undefined
+  return new Set(parts.flatMap(({ properties }) => (isRecord(properties) ? Object.keys(properties) : [])))
+}
+
+/**
+ * The same schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
+ * checked. A schema that accepts further names keeps them.
+ */
+export function droppingUnknown({ json, validate }: Compiled): Compiled {
+  const names = namesOf(json)
+  if (!names) return { json, validate }
   return {
     json,
     validate(value) {
@@ -144,7 +178,18 @@ function adviseVendor(vendor: string | undefined): string {
   }
 }
 
+/** An object of schemas would be taken for JSON Schema without any keyword, which accepts everything. */
+function assertNoShape(schema: unknown, what: string): void {
+  if (!isRecord(schema)) return
+  const [name, inner] = Object.entries(schema).find(([, value]) => isStandardSchema(value as Schema)) ?? []
+  if (name === undefined) return
+  const { vendor } = (inner as StandardSchema)['~standard']
+  const wrapped = vendor === 'zod' ? `z.object({ ${name}: … })` : `it to the object schema of ${vendor}`
+  throw misuse(`${what} is an object with a schema in "${name}", and no schema itself. Pass ${wrapped}.`)
+}
+
 function copyJson(schema: unknown, what: string): JsonSchema {
+  assertNoShape(schema, what)
   if (!isRecord(schema)) {
     throw misuse(`${what} must be a Standard Schema (zod, valibot, arktype) or a JSON Schema object`)
   }
