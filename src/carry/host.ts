@@ -332,6 +332,15 @@ export interface FlowHost {
   readonly states: StateCarrier
   /** For calls that outlive their requests. Absent without a store. */
   readonly tasks?: TaskHost
+  /** How the store does, seen from outside. */
+  readonly storeWatch?: {
+    /** An operation has been waiting for longer than a healthy store takes. */
+    isStuck(): boolean
+    /** Counts a request that failed because of the store, and returns what `isSaid` does. */
+    requestFailed(): boolean
+    /** Whether the log has already said that the store fails. If not, the caller says so, in its own line. */
+    isSaid(): boolean
+  }
   /** How long a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */

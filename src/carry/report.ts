@@ -83,6 +83,8 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
 }
 
 export function logFault(round: Round, error: unknown): void {
+  // The log has already said that the store fails.
+  if (isStoreFault(error) && round.host.storeWatch?.requestFailed()) return
   round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
 }
 

@@ -7,7 +7,7 @@
  * kind of reason and each caller.
  */
 
-import type { LogFacts } from '../carry/host.ts'
+import type { FlowHost, LogFacts } from '../carry/host.ts'
 import { placeOfError } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
@@ -29,11 +29,17 @@ export function unknownTarget({ method, target }: FlowCall): Reply {
   return { kind: 'error', error: new RondoError('PEER_PARAMS', detail) }
 }
 
-/** Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged. */
-export function toErrorReply(error: unknown, log: (event: LogFacts) => void): Reply {
+/**
+ * Turns what was thrown into a reply. Unexpected errors, and those that an operator has to fix, are logged; failures of a store
+ * that is known to fail are only counted.
+ */
+export function toErrorReply(
+  error: unknown,
+  { log, storeWatch }: Pick<FlowHost, 'log' | 'storeWatch'>,
+): Reply {
   if (!(error instanceof RondoError))
     log({ event: 'warning', message: 'A request failed unexpectedly', ...placeOfError(error), error })
-  else if (isStoreFault(error))
+  else if (isStoreFault(error) && !storeWatch?.requestFailed())
     log({
       event: 'warning',
       message: 'A request failed because the store failed',

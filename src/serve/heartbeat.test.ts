@@ -121,6 +121,42 @@ describe('a silent call', () => {
     expect(messages[2]).toMatchObject({ params: { message: 'first' } })
   })
 
+  it('beat 4 begins no stream while the store does not respond, for half a minute', async () => {
+    const silence = createSilence()
+    const timers = createTimers()
+    let isStuck = true
+    const service = { ...silence.service, isStuck: () => isStuck }
+    const start = () => {
+      const handle = createFetchHandler(createExchange(service, { every: timers.every }))
+      const { headers, message } = callTool('echo')
+      const answered = handle(
+        new Request('http://localhost/mcp', { method: 'POST', headers, body: JSON.stringify(message) }),
+      )
+      let begun = false
+      void answered.then(() => {
+        begun = true
+      })
+      return async () => {
+        await new Promise(setImmediate)
+        return begun
+      }
+    }
+    const first = start()
+    await silence.began
+    for (let i = 0; i < 5; i++) timers.beat()
+    expect(await first()).toBe(false)
+    timers.beat()
+    expect(await first()).toBe(true)
+    const second = start()
+    await new Promise(setImmediate)
+    timers.beat()
+    expect(await second()).toBe(false)
+    isStuck = false
+    timers.beat()
+    expect(await second()).toBe(true)
+    silence.end()
+  })
+
   it('beat 1 sends no heartbeat while it sends notifications', async () => {
     const { began, beat, end, answered } = startFetch()
     const line = await began

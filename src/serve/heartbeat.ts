@@ -4,7 +4,9 @@
  *
  * beat 1 A heartbeat is due only after a whole interval without anything else. beat 2 It is progress if the client sent a
  * token, since progress restarts the timeouts of clients, and a comment of the stream otherwise. beat 3 Progress only
- * grows: a heartbeat is slightly above the last value, and what the handler reports later still counts.
+ * grows: a heartbeat is slightly above the last value, and what the handler reports later still counts. beat 4 While the
+ * store does not respond, a response that has not begun waits for it, up to half a minute: if the store fails, the status
+ * says so.
  *
  * One timer watches all calls of an entrance. It ticks four times per interval and counts from the first tick that sees
  * a call, so a call that ends quickly costs nothing, and a heartbeat is late by a quarter of its interval at most.
@@ -24,6 +26,8 @@ export interface WatchedCall extends Listed {
 }
 
 interface WatchedLine {
+  /** False while nothing was sent, so that a failure can still have a status of its own. */
+  readonly begun?: boolean
   /** Shows that the call is alive if it has been silent since the last beat. */
   beat(progressToken: string | number | undefined): unknown
 }
@@ -64,6 +68,8 @@ export interface WatchSettings {
   /** How long a call may be silent before it shows that it is alive; 0 for never. */
   readonly heartbeatMs: number
   readonly slow?: SlowHandlers
+  /** Whether the store does not respond. */
+  readonly isStuck?: () => boolean
   readonly every: Every
   readonly onError: (error: unknown) => void
 }
@@ -72,8 +78,17 @@ export const HEARTBEAT_MS = 5_000
 
 const TICKS = 4
 
+/** Half of what hosts and proxies give a request. */
+const MAX_WAIT_MS = 30_000
+
 /** Returns nothing if there is nothing to watch for. */
-export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings): Watch | undefined {
+export function createWatch({
+  heartbeatMs,
+  slow,
+  isStuck,
+  every,
+  onError,
+}: WatchSettings): Watch | undefined {
   const intervals = [heartbeatMs / TICKS, slow?.everyMs ?? 0].filter((ms) => ms > 0)
   if (intervals.length === 0) return undefined
   const tickMs = Math.min(...intervals)
@@ -81,7 +96,10 @@ export function createWatch({ heartbeatMs, slow, every, onError }: WatchSettings
   const isDue = (age: number, ms: number): boolean =>
     ms > 0 && Math.floor((age * tickMs) / ms) > Math.floor(((age - 1) * tickMs) / ms)
 
+  const waits = (line: WatchedLine, age: number): boolean =>
+    line.begun === false && age * tickMs < MAX_WAIT_MS && isStuck?.() === true
   const check = (one: WatchedCall, age: number): void => {
+    if (one.line && waits(one.line, age)) return
     if (isDue(age, heartbeatMs)) one.line?.beat(one.call?.progressToken)
   }
 

@@ -19,7 +19,7 @@ import { notedEnd } from '../carry/report.ts'
 import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
-import { misuse } from '../errors.ts'
+import { isStoreFault, misuse } from '../errors.ts'
 import { createEvery, idle } from '../lib/clock.ts'
 import { createRoster } from '../lib/collection.ts'
 import { isRecord } from '../lib/json.ts'
@@ -37,6 +37,7 @@ import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
 import { createEvents, createLog, type Log } from './log.ts'
 import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
+import { watchStore } from './store-watch.ts'
 
 type Shared =
   | 'keys'
@@ -64,6 +65,7 @@ export interface HostOptions extends Pick<ServerOptions, Shared> {
 }
 
 export interface OpenHost extends FlowHost {
+  readonly store: ServerOptions['store']
   /** Sets `draining`, and calls the listeners. */
   drain(): void
   /** Stops timers. */
@@ -87,6 +89,9 @@ export function createHost(
   const overload = createOverload(options.shed, platform.now, (error) =>
     log({ event: 'warning', message: 'The function `shed` threw; nothing is shed', error }),
   )
+  const storeWatch = options.store && watchStore(options.store, log, platform.now)
+  const watched = { ...options, store: storeWatch?.store }
+  const isSaid = () => storeWatch?.isSaid() ?? false
   const placeOf = (task: TaskHead) => host.tasks && placeOfTask(host, host.tasks, task)
   const toolOf = (task: TaskHead) => host.tasks && toolOfTask(host, host.tasks, task)
   const drainListeners = new Set<() => void>()
@@ -107,10 +112,11 @@ export function createHost(
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
-    states: chooseStates(options, platform, log),
-    tasks: createTaskHost(options, { log, instance, observer, placeOf, toolOf, now: platform.now }),
+    states: chooseStates(watched, platform, log),
+    tasks: createTaskHost(watched, { log, instance, observer, placeOf, toolOf, now: platform.now, isSaid }),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
-    store: options.store,
+    store: storeWatch?.store,
+    storeWatch,
     onDrain(listener) {
       const own = (): void => listener()
       drainListeners.add(own)
@@ -211,6 +217,8 @@ interface TaskReports {
   /** The tool of a task, if that can be read. */
   toolOf(task: TaskHead): string | undefined
   readonly now: () => number
+  /** Whether the log has already said that the store fails; otherwise the caller says so. */
+  isSaid(): boolean
 }
 
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
@@ -219,7 +227,7 @@ function createTaskHost(
   { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
   reports: TaskReports,
 ): TaskHost | undefined {
-  const { log, instance, observer, placeOf } = reports
+  const { log, instance, observer } = reports
   assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
   assertTaskTimes({ ttl: ['tasks.maxTtlMs', tasks.maxTtlMs] })
   const tools = toToolTerms(tasks.tools)
@@ -229,7 +237,7 @@ function createTaskHost(
   // Counting costs a query, so it is done only for a listener.
   const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
   const { maxOpen: maxOpenTasks, maxEnded: maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = tasks
-  const logged = logTaskEvents(log, placeOf, tasks.onEvent)
+  const logged = logTaskEvents(log, reports, tasks.onEvent)
   const observe = observer && observeTaskEvents(observer, reports, tasks.concurrency ?? CONCURRENCY)
   const onEvent: EmitEngineEvent = observe
     ? (event, task) => {
@@ -334,7 +342,7 @@ const REPORT_MS = 60_000
 /** Logs what matters, and passes every event to the operator's listener. */
 function logTaskEvents(
   log: Log,
-  placeOf: TaskReports['placeOf'],
+  { placeOf, isSaid }: Pick<TaskReports, 'placeOf' | 'isSaid'>,
   listener: ((event: EngineEvent) => void) | undefined,
   now: () => number = Date.now,
 ): EmitEngineEvent {
@@ -342,7 +350,8 @@ function logTaskEvents(
   const notify = quietly(listener, (error) =>
     log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error }),
   )
-  const isNew = ({ during }: Extract<EngineEvent, { kind: 'store-error' }>): boolean => {
+  const isNew = ({ during, error }: Extract<EngineEvent, { kind: 'store-error' }>): boolean => {
+    if (isStoreFault(error)) return !isSaid()
     const last = reportedAt.get(during)
     if (last !== undefined && now() - last < REPORT_MS) return false
     reportedAt.set(during, now())

@@ -179,7 +179,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     await work.stop().catch(onError)
     logDrained()
   }
-  const fleet = createFleet(host, options.store)
+  const fleet = createFleet(host, host.store)
   const service = toService(options, host, registry, fleet, { leave, drain, onClosed, readiness })
   const onRefused: CallerLog['refused'] = (status, ...why) => {
     const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'

@@ -66,6 +66,8 @@ export interface Service {
   readonly loads?: Loads
   /** Logs slow handlers. */
   readonly slow?: SlowHandlers
+  /** Whether the store does not respond. */
+  readonly isStuck?: () => boolean
   /** Whether this instance can take calls. */
   readonly readiness?: Readiness
   /** Logs a request that was refused before anything ran. */
@@ -122,7 +124,7 @@ export function createService(options: ServiceOptions): OpenService {
   const toReply = (error: unknown): Reply => {
     if (error instanceof RondoError && error.code === 'LIMIT_TASKS')
       options.onRefused?.(error.code, error.http)
-    return toErrorReply(error, host.log)
+    return toErrorReply(error, host)
   }
 
   return {
@@ -133,6 +135,7 @@ export function createService(options: ServiceOptions): OpenService {
     older: options.older,
     loads: options.loads,
     changes,
+    isStuck: host.storeWatch?.isStuck,
     changeKinds: ['tools', 'prompts', 'resources', 'resource'],
     slow: options.slow,
     readiness: options.readiness,

@@ -318,6 +318,6 @@ async function guarded(
   try {
     return await work()
   } catch (error) {
-    return { kind: 'reply', id, reply: toErrorReply(error, host.log) }
+    return { kind: 'reply', id, reply: toErrorReply(error, host) }
   }
 }

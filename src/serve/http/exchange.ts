@@ -106,7 +106,13 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const every = options.every ?? createEvery(onError)
   const subscriptions = createSubscriptions(service, options)
   const shareOf = createShares(options.addressHeader)
-  const watch = createWatch({ heartbeatMs, slow: service.slow, every, onError })
+  const watch = createWatch({
+    heartbeatMs,
+    slow: service.slow,
+    isStuck: service.isStuck,
+    every,
+    onError,
+  })
   const inFlight = createInFlight(watch, options.isolated)
   const stream = {
     keepAliveMs: options.keepAliveMs ?? 15_000,

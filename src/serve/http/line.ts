@@ -76,6 +76,10 @@ export class HttpLine implements Line {
     return this.#outlet.gone
   }
 
+  get begun(): boolean {
+    return this.#stopKeepAlive !== undefined
+  }
+
   onClose(listener: () => void): () => void {
     return this.#outlet.onGone(() => {
       if (!this.#finished) listener()

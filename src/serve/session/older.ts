@@ -155,7 +155,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
       }
       if (call.kind === 'complete') {
         const answer = (): Promise<Reply> =>
-          complete(registry, call).catch((error: unknown) => toErrorReply(error, host.log))
+          complete(registry, call).catch((error: unknown) => toErrorReply(error, host))
         return observeRequest(host, call, answer)
       }
       if (call.kind === 'task' || call.kind === 'tasks') {
@@ -221,7 +221,7 @@ async function answerFlow(
     const cannotAsk = reply.kind === 'error' && reply.error.code === 'PEER_CAPABILITY'
     return cannotAsk ? unaskableReply(target, reply.error, unaskable) : reply
   } catch (error) {
-    return toErrorReply(error, host.log)
+    return toErrorReply(error, host)
   }
 }
 

@@ -48,7 +48,7 @@ export async function answerTaskCall(
         return await handleTask(host, tasks, call, principal)
     }
   } catch (error) {
-    return toErrorReply(error, host.log)
+    return toErrorReply(error, host)
   }
 }
 
