@@ -505,7 +505,7 @@ export function endOf({ rounds, fault }: Flow, task: Task | undefined): End | un
   const isText = texts.length > 0 && texts.length === content.length
   const more = structuredContent ?? (isText ? undefined : result)
   const threw =
-    isError && fault !== undefined && !texts.includes(fault) ? [`The handler threw: ${fault}`] : []
+    isError && fault !== undefined && !texts.join().includes(fault) ? [`The handler threw: ${fault}`] : []
   return { isGood: !isError, text: [...texts, ...threw].join('\n'), ...(more !== undefined && { more }) }
 }
 
