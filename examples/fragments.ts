@@ -179,3 +179,16 @@ export function contract(harness: StoreHarness) {
     describe(group, () => it(name, run))
   // #endregion
 }
+
+export function deployed(createTracker: (options: object) => Server) {
+  // #region deployed
+  const server = createTracker({
+    // RESOURCE: the public URL of /mcp, such as https://mcp.example.com/mcp. ISSUER: your authorization server.
+    authenticate: oauthResource({
+      resource: process.env.RESOURCE ?? '',
+      issuers: [process.env.ISSUER ?? ''],
+    }),
+  })
+  // #endregion
+  return server
+}

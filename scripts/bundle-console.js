@@ -9,7 +9,12 @@ const folder = join(resolve(dirname(fileURLToPath(import.meta.url)), '..'), 'con
 
 /** The files by their names; nothing is written. */
 export async function buildPage() {
-  const { outputFiles } = await build({
+  return (await bundlePage()).files
+}
+
+/** The same, with what was built from what. */
+export async function bundlePage() {
+  const { outputFiles, metafile } = await build({
     entryPoints: [
       { in: join(folder, 'main.tsx'), out: 'console' },
       { in: join(folder, 'console.css'), out: 'console' },
@@ -24,7 +29,9 @@ export async function buildPage() {
     jsx: 'automatic',
     jsxImportSource: 'preact',
     legalComments: 'none',
+    metafile: true,
   })
   const built = outputFiles.map(({ path, contents }) => [basename(path), contents])
-  return new Map([...built, ['index.html', readFileSync(join(folder, 'index.html'))]])
+  const files = new Map([...built, ['index.html', readFileSync(join(folder, 'index.html'))]])
+  return { files, metafile }
 }

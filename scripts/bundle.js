@@ -4,7 +4,8 @@
  * docs/decisions/0009 says why files are bundled at all.
  *
  * Packages that only the command and `rondo/client/oauth` need are bundled, so that a server does not install them. Their
- * licences are copied into dist/THIRD-PARTY-NOTICES.txt. Every other package is imported from where it is installed.
+ * licences are copied into dist/THIRD-PARTY-NOTICES.txt, and their names and versions into dist/bundled.cdx.json, because
+ * `npm audit` sees only what is installed. Every other package is imported from where it is installed.
  *
  * Declarations that no entry leads to are removed: nobody can import them, and they name packages that are bundled.
  */
@@ -12,7 +13,7 @@
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { build } from 'esbuild'
-import { buildPage } from './bundle-console.js'
+import { bundlePage } from './bundle-console.js'
 
 const { exports: subpaths } = JSON.parse(readFileSync('package.json', 'utf8'))
 const entrances = [
@@ -47,19 +48,31 @@ const bundleListed = {
   },
 }
 
-/** The licence texts of the packages among the inputs of a build. */
-function noticesOf({ inputs }) {
-  const folders = Object.keys(inputs).flatMap(
-    (path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [],
-  )
+/** The packages among the inputs of some builds, with the texts of their licences. */
+function bundledIn(...metafiles) {
+  const folders = metafiles
+    .flatMap(({ inputs }) => Object.keys(inputs))
+    .flatMap((path) => /^.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [])
   return [...new Set(folders)].sort().map((folder) => {
     const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
     const file = readdirSync(folder).find((one) => /^licen[cs]e/i.test(one))
     if (!LICENCES.includes(license) || file === undefined) {
       throw new Error(`${name} cannot be bundled: its licence is ${license}, in the file ${file}`)
     }
-    return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`
+    return { name, version, license, text: readFileSync(join(folder, file), 'utf8').trim() }
   })
+}
+
+/** A list of packages that scanners read (CycloneDX). */
+function toBom(packages) {
+  const components = packages.map(({ name, version, license }) => ({
+    type: 'library',
+    name,
+    version,
+    purl: `pkg:npm/${name.replace('@', '%40')}@${version}`,
+    licenses: [{ license: { id: license } }],
+  }))
+  return { bomFormat: 'CycloneDX', specVersion: '1.6', version: 1, components }
 }
 
 /** The declarations to which these lead, themselves included. */
@@ -84,7 +97,8 @@ for (const path of readdirSync('dist', { recursive: true }).map((name) => join('
 }
 
 mkdirSync('dist/console', { recursive: true })
-for (const [name, bytes] of await buildPage()) writeFileSync(`dist/console/${name}`, bytes)
+const page = await bundlePage()
+for (const [name, bytes] of page.files) writeFileSync(`dist/console/${name}`, bytes)
 
 await build({
   entryPoints: { 'client.browser': 'src/client.ts' },
@@ -115,7 +129,12 @@ const { metafile } = await build({
   sourcesContent: true,
 })
 
+const bundled = bundledIn(page.metafile, metafile)
+const notices = bundled.map(
+  ({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}\n`,
+)
 writeFileSync(
   'dist/THIRD-PARTY-NOTICES.txt',
-  ['This package contains code of these packages.\n', ...noticesOf(metafile)].join(`\n${'-'.repeat(80)}\n\n`),
+  ['This package contains code of these packages.\n', ...notices].join(`\n${'-'.repeat(80)}\n\n`),
 )
+writeFileSync('dist/bundled.cdx.json', `${JSON.stringify(toBom(bundled), null, 2)}\n`)

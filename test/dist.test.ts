@@ -220,7 +220,42 @@ describe('the packed package', () => {
     for (const name of installedWith(['@clack/prompts', 'oauth4webapi'])) {
       expect(notices).toMatch(new RegExp(`^${name} [\\d.]+ \\(MIT\\)\n\n`, 'm'))
     }
-    expect(notices.match(/Permission is hereby granted, free of charge/g)).toHaveLength(7)
+    expect(notices.match(/Permission is hereby granted, free of charge/g)).toHaveLength(8)
+  })
+
+  it('lists the packages bundled into it with their versions, as scanners read them', () => {
+    const dist = join(project, 'node_modules/rondo/dist')
+    const maps = readdirSync(dist, { recursive: true, encoding: 'utf8' }).filter((name) =>
+      name.endsWith('.map'),
+    )
+    const sources = maps.flatMap((name) => {
+      const { sources } = JSON.parse(readFileSync(join(dist, name), 'utf8')) as { sources: string[] }
+      return sources.flatMap((source) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? [])
+    })
+    // The page of the console has no source map.
+    const names = [...new Set([...sources, 'preact'])].sort()
+    expect(names.length).toBeGreaterThan(3)
+    const { bomFormat, components } = JSON.parse(readFileSync(join(dist, 'bundled.cdx.json'), 'utf8'))
+    expect(bomFormat).toBe('CycloneDX')
+    expect(components.map(({ name }: { name: string }) => name).sort()).toEqual(names)
+    for (const { name, version, purl, licenses } of components) {
+      const installed = JSON.parse(readFileSync(join('node_modules', name, 'package.json'), 'utf8'))
+      expect([version, licenses[0].license.id]).toEqual([installed.version, installed.license])
+      expect(decodeURIComponent(purl)).toBe(`pkg:npm/${name}@${version}`)
+    }
+  })
+
+  it('cannot be published while the addresses for reports reach nobody', () => {
+    const check = (text: string) => {
+      const folder = mkdtempSync(join(scratch, 'contact-'))
+      writeFileSync(join(folder, 'package.json'), text)
+      return run(process.execPath, [resolve('scripts/check-contact.js')], folder)
+    }
+    const own = readFileSync('package.json', 'utf8')
+    expect(JSON.parse(own).scripts.prepublishOnly).toBe('node scripts/check-contact.js')
+    expect(check(own).output).toContain('security@rondo.example')
+    expect(check(own).status).toBe(1)
+    expect(check(own.replaceAll('rondo.example', 'rondo.dev')).status).toBe(0)
   })
 
   it('can be imported by every subpath', () => {

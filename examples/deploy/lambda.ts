@@ -1,4 +1,7 @@
-/** AWS Lambda behind a function URL (payload format 2.0, `InvokeMode: BUFFERED`): rounds only, complete responses only. */
+/**
+ * AWS Lambda behind a function URL (payload format 2.0, `InvokeMode: BUFFERED`): rounds only, complete responses only.
+ * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ */
 
 import { createTracker } from './server.ts'
 

@@ -1,4 +1,7 @@
-/** Vercel, as `api/mcp.ts` of a project, or as `app/mcp/route.ts` in Next.js: rounds only. */
+/**
+ * Vercel, as `api/mcp.ts` of a project, or as `app/mcp/route.ts` in Next.js: rounds only.
+ * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ */
 
 import { createTracker } from './server.ts'
 

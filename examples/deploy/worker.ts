@@ -1,4 +1,7 @@
-/** Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only. */
+/**
+ * Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only.
+ * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ */
 
 import type { Server } from 'rondo'
 import { createTracker } from './server.ts'
