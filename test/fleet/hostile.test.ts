@@ -157,6 +157,30 @@ it('J1 I3 a question of a call that the store has no room for is not asked', asy
   expect(kinds(stream)).not.toContain('elicitation/create')
 })
 
+it('J1 a call whose record expires while its handler runs still ends with its result', async () => {
+  let passed = 0
+  const store = createMemoryStore({ now: () => Date.now() + passed })
+  const { connect, instances } = await startFleet(1, () => ({ store }))
+  let runs = 0
+  let finish = (): void => {}
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  instances[0]?.server.tool('slow', {}, async (_args, ctx) => {
+    await ctx.confirm('sure', 'Sure?')
+    runs += 1
+    await finished
+    return 'done'
+  })
+  const client = await connect()
+  const stream = await client.post({ ...ask, params: { name: 'slow' } })
+  await client.respond(await questionOf(stream), { action: 'accept', content: { confirm: true } })
+  await until('the handler', () => runs === 1)
+  passed = 7 * 24 * 3_600_000
+  finish()
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'done' }] } })
+})
+
 it('J1 I3 the end of a session that the store has no room for is not acknowledged', async () => {
   const store = createMemoryStore()
   let isFull = true

@@ -270,7 +270,8 @@ export function createKeptCalls(
           later(stored.catch(() => {}))
           const outcome = await stored
           if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
-          return outcome !== 'unchanged'
+          // A record that expired while the handler ran says nothing about other instances.
+          return outcome !== 'unchanged' || (await find(session, stream)) === undefined
         },
         drop() {
           if (!held.delete(stream) && !isKept) return
