@@ -82,7 +82,7 @@ describe('an event of a hostile sender', () => {
       },
     )
     const odd = [
-      deep(1_000),
+      deep(1_001),
       deep(100_000),
       cycle,
       throwing,
