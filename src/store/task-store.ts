@@ -89,6 +89,10 @@ export type Hint =
   | { readonly kind: 'changed'; readonly id?: string }
   | { readonly kind: 'bus' }
 
+/** Up to which number `stats` counts. */
+export const COUNT_LIMIT = 10_000
+
+/** Each number is counted up to `COUNT_LIMIT`, so that the cost does not grow with the tables. */
 export interface TaskStats {
   /** Tasks that a worker could claim now, and for how long the oldest of them has been due. */
   readonly due: number
@@ -113,6 +117,8 @@ export interface TaskSummary {
   /** The keys of its hooks that wait for an event. */
   readonly openHooks: readonly string[]
   readonly entries: number
+  /** The row cannot be read: its slots are unknown, and no worker can run it. */
+  readonly damaged?: true
 }
 
 export interface TaskQuery {
@@ -308,7 +314,7 @@ export function toLease(row: Row, journal: readonly Sealed[], now: number = Numb
 }
 
 export function toSummary(row: Row): TaskSummary {
-  const slots = slotsOf(row)
+  const slots = readSlots(row)
   return {
     id: row.id as string,
     owner: ownerOf(row),
@@ -319,9 +325,39 @@ export function toSummary(row: Row): TaskSummary {
     failures: Number(row.failures),
     worker: (row.worker ?? undefined) as string | undefined,
     dueAt: row.due_at === null ? undefined : Number(row.due_at),
-    openKeys: [...openInputs(slots).keys()],
-    openHooks: openHooks(slots),
+    openKeys: [...openInputs(slots ?? []).keys()],
+    openHooks: openHooks(slots ?? []),
     entries: Number(row.entries),
+    ...(slots === undefined && { damaged: true }),
+  }
+}
+
+export const TASK_STATUSES: readonly TaskStatus[] = [
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+]
+
+/** Whether a task that was found by its id is one that the query asks for. */
+export function isAsked(
+  { id, status, owner, createdAt }: TaskSummary,
+  query: Pick<TaskQuery, 'status' | 'owner' | 'after'>,
+): boolean {
+  const { after, owner: of } = query
+  if (query.status !== undefined && query.status !== status) return false
+  if (of && (of.tenant !== owner.tenant || of.principal !== owner.principal)) return false
+  return (
+    after === undefined || createdAt < after.createdAt || (createdAt === after.createdAt && id < after.id)
+  )
+}
+
+function readSlots(row: Row): readonly InputSlot[] | undefined {
+  try {
+    return slotsOf(row)
+  } catch {
+    return undefined
   }
 }
 

@@ -157,6 +157,23 @@ describe('a SQLite file', () => {
     expect([digest(copy), readdirSync(folder)]).toEqual(before)
   })
 
+  it('R11 with a damaged row is listed with the others, and one line names the row', async () => {
+    const database = await createSqliteDatabase()
+    const store = database.open()
+    const { parked } = await fill(store)
+    await store.close()
+    const connection = openSqlite(database.file)
+    connection.prepare("UPDATE task SET inputs = '{' WHERE id = ?").run(parked)
+    connection.close()
+    const ran = await home.run(['tasks', database.file])
+    expect(ran.code).toBe(0)
+    expect(ran.stdout.split('\n')).toHaveLength(8)
+    expect(ran.stderr).toBe(
+      `The row of task ${parked} is damaged and cannot be run: delete it from the table task\n`,
+    )
+    await database.close()
+  })
+
   it('that does not exist is not created', async () => {
     const file = join(folder, 'deep', 'none.db')
     const ran = await home.run(['tasks', file])

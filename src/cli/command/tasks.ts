@@ -104,6 +104,9 @@ async function listTasks(
   if (options.flag('json')) printJson(io, { tasks, ...(last && { next: placeOf(last) }) })
   else if (tasks.length === 0) tell(io, `${name} has no such tasks.`)
   else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
+  for (const { id, damaged } of tasks)
+    if (damaged)
+      tell(io, `The row of task ${oneLine(id)} is damaged and cannot be run: delete it from the table task`)
   if (last && !options.flag('json')) tell(io, `For the next page: --after ${placeOf(last)}`)
   return 'done'
 }

@@ -142,6 +142,44 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
+  it('T18 counts up to a limit and lists by index, among any number of tasks', async () => {
+    const inner = new pg.Pool({ connectionString: server.connectionString, max: 2 })
+    const asked: [string, unknown[]][] = []
+    const pool = {
+      query(text: string, values: unknown[] = []) {
+        asked.push([text, values])
+        return inner.query(text, values)
+      },
+      connect: () => inner.connect(),
+      end: () => inner.end(),
+      on: (...given: [never, never]) => inner.on(...given),
+    } as unknown as PgPool
+    const store = createPostgresStore({ pool, schema, listen: false })
+    await store.ready()
+    await ask(`INSERT INTO ${schema}.task (id, tenant, principal, status, head, created_at, updated_at, expires_at, poll_ms,
+        revision, epoch, failures, known)
+      SELECT 'parked-' || n, 'tracker', 'alice', 'input_required', '', n, n, 9e15, 1, 1, 1, 0, true
+      FROM generate_series(1, 20000) n; ANALYZE ${schema}.task`)
+    asked.length = 0
+    expect(await store.tasks.stats()).toEqual({ due: 0, oldestDueMs: 0, running: 0, parked: 10_000 })
+    expect(await store.tasks.list({ limit: 2 })).toMatchObject([
+      { id: 'parked-20000' },
+      { id: 'parked-19999' },
+    ])
+    await store.tasks.list({ status: 'failed', limit: 2 })
+    await store.tasks.list({ owner: alice, limit: 2 })
+    await store.tasks.list({ id: 'parked-7' })
+    const scans = async ([text, values]: [string, unknown[]]) =>
+      JSON.stringify((await inner.query(`EXPLAIN ${text}`, values)).rows).match(/Seq Scan on task/g) ?? []
+    const tasks = asked.filter(([text]) => text.includes(`${schema}.task`))
+    expect(tasks).toHaveLength(5)
+    for (const one of tasks) expect(await scans(one), one[0]).toEqual([])
+    // Control.
+    expect(await scans([`SELECT count(*) FROM ${schema}.task WHERE failures = 0`, []])).toHaveLength(1)
+    await store.close()
+    await inner.end()
+  })
+
   it('works behind a pooler that runs every statement on another connection', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 4, maxUses: 1 })
     const store = createPostgresStore({ pool, schema, listen: false, pollMs: 30 })

@@ -10,11 +10,14 @@ import { RondoError } from '../../errors.ts'
 import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
 import type { Fence, OperatorTasks, WorkerTasks } from '../task-store.ts'
 import {
+  COUNT_LIMIT,
   endingColumns,
   groupJournals,
+  isAsked,
   LEASE_COLUMNS,
   rankEnded,
   SUMMARY_COLUMNS,
+  TASK_STATUSES,
   toLease,
   toSummary,
 } from '../task-store.ts'
@@ -314,33 +317,43 @@ function isDuplicate(error: unknown): boolean {
 
 export function createOperatorTasks({ query, now, schema }: PostgresDatabase): OperatorTasks {
   const task = `${schema}.task`
-  // Counted on partial indexes. A task that is open is due, running or parked, perhaps until a time.
-  const stats = `WITH c AS (SELECT ${nowAt('$1')} AS now)
-    SELECT c.now, count(*) FILTER (WHERE due_at <= c.now) AS due, min(due_at) AS oldest,
-      count(*) FILTER (WHERE due_at > c.now AND worker IS NOT NULL) AS running,
-      (SELECT count(*) FROM ${task} o WHERE o.status IN ('working', 'input_required') AND o.expires_at > c.now)
-        - count(*) FILTER (WHERE due_at <= c.now OR worker IS NOT NULL) AS parked
-    FROM c LEFT JOIN ${task} ON due_at IS NOT NULL AND expires_at > c.now GROUP BY c.now`
-  const list = (
-    owned: string,
-  ) => `SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries
-    FROM ${task} WHERE ${owned} expires_at > ${nowAt('$1')} AND ($2::text IS NULL OR id = $2)
-      AND ($3::text IS NULL OR status = $3) AND ($4::bigint IS NULL OR (created_at, id) < ($4, $5::text))
-    ORDER BY created_at DESC, id DESC LIMIT $6`
-  const listAll = list('')
-  const listOwned = list('tenant = $7 AND principal = $8 AND')
+  const at = nowAt('$1')
+  const count = (rows: string, limit = `${COUNT_LIMIT}`) =>
+    `(SELECT count(*) AS n FROM (SELECT 1 FROM ${task} WHERE ${rows} AND expires_at > ${at} LIMIT ${limit}) counted)`
+  // Counted on partial indexes, up to a limit. A task that is open is due, running or parked, perhaps until a time.
+  const stats = `WITH due AS ${count(`due_at <= ${at}`)},
+      running AS ${count(`worker IS NOT NULL AND due_at > ${at}`)},
+      busy AS (SELECT due.n + running.n AS n FROM due, running),
+      open AS ${count("status IN ('working', 'input_required')", `${COUNT_LIMIT} + (SELECT n FROM busy)`)}
+    SELECT due.n AS due, running.n AS running, open.n - busy.n AS parked,
+      ${at} - (SELECT due_at FROM ${task} WHERE due_at <= ${at} AND expires_at > ${at} ORDER BY due_at LIMIT 1) AS oldest
+    FROM due, running, busy, open`
+  const columns = `${SUMMARY_COLUMNS}, (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries`
+  const find = `SELECT ${columns} FROM ${task} WHERE id = $2 AND expires_at > ${at}`
+  const after = '($2::bigint IS NULL OR (created_at, id) < ($2, $3::text))'
+  const newest = (status: string) => `(SELECT id, created_at FROM ${task} WHERE status = '${status}'
+    AND expires_at > ${at} AND ${after} ORDER BY created_at DESC, id DESC LIMIT $4)`
+  const page = (statuses: readonly string[]) => `SELECT ${columns} FROM ${task} WHERE id IN
+      (SELECT id FROM (${statuses.map(newest).join(' UNION ALL ')}) found ORDER BY created_at DESC, id DESC LIMIT $4)
+    ORDER BY created_at DESC, id DESC`
+  const owned = `SELECT ${columns} FROM ${task} WHERE tenant = $5 AND principal = $6 AND expires_at > ${at}
+      AND ($7::text IS NULL OR status = $7) AND ${after}
+    ORDER BY created_at DESC, id DESC LIMIT $4`
   return {
     async stats() {
       const [row] = await query(stats, [now()])
-      const due = Number(row?.due)
-      const oldestDueMs = due > 0 ? Number(row?.now) - Number(row?.oldest) : 0
-      return { due, oldestDueMs, running: Number(row?.running), parked: Number(row?.parked) }
+      const [due, running, parked] = [Number(row?.due), Number(row?.running), Number(row?.parked)]
+      return { due, oldestDueMs: Number(row?.oldest ?? 0), running, parked }
     },
-    async list({ id = null, status = null, owner, after, limit = 100 }) {
-      const given = [now(), id, status, after?.createdAt ?? null, after?.id ?? null, limit]
+    async list({ id, status, owner, after: place, limit = 100 }) {
+      if (id !== undefined) {
+        const tasks = (await query(find, [now(), id])).map(toSummary)
+        return tasks.filter((one) => isAsked(one, { status, owner, after: place }))
+      }
+      const given = [now(), place?.createdAt ?? null, place?.id ?? null, limit]
       const rows = await (owner
-        ? query(listOwned, [...given, owner.tenant, owner.principal])
-        : query(listAll, given))
+        ? query(owned, [...given, owner.tenant, owner.principal, status ?? null])
+        : query(page(TASK_STATUSES.filter((one) => one === (status ?? one))), given))
       return rows.map(toSummary)
     },
   }

@@ -60,6 +60,10 @@ async function doEverything(): Promise<void> {
   await tasks.revisions([task.id])
   await tasks.cancel(task.id, alice)
   await tasks.stats()
+  await tasks.list({})
+  await tasks.list({ status: 'failed' })
+  await tasks.list({ id: task.id })
+  await tasks.list({ owner: alice, status: 'failed' })
   await tasks.nextDueMs(1_000)
   await store.sweep(10)
   // Of a process that has ended, so that it is reclaimed.

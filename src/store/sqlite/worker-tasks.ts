@@ -9,11 +9,14 @@ import { readFileSync, readlinkSync } from 'node:fs'
 import { decodeSlots, encodeSlots, type InputSlot, mergeSlots, waitingStatus } from '../input-slots.ts'
 import type { Fence, Lease, OperatorTasks, WorkerTasks } from '../task-store.ts'
 import {
+  COUNT_LIMIT,
   endingColumns,
   groupJournals,
+  isAsked,
   LEASE_COLUMNS,
   rankEnded,
   SUMMARY_COLUMNS,
+  TASK_STATUSES,
   toLease,
   toSummary,
 } from '../task-store.ts'
@@ -183,35 +186,57 @@ function toSet(fences: readonly Fence[], isHeld: (fence: Fence) => boolean): Rea
 }
 
 export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): OperatorTasks {
-  // Counted on partial indexes, since scanning all rows would block the event loop. A task that is open is due, running or
-  // parked, perhaps until a time.
-  const stats = sql(`SELECT count(*) FILTER (WHERE due_at <= ?) AS due, min(due_at) AS oldest,
-    count(*) FILTER (WHERE due_at > ? AND worker IS NOT NULL) AS running,
-    (SELECT count(*) FROM task INDEXED BY task_open
-      WHERE status IN ('working', 'input_required') AND expires_at > ?)
-      - count(*) FILTER (WHERE due_at <= ? OR worker IS NOT NULL) AS parked
-    FROM task INDEXED BY task_due WHERE due_at IS NOT NULL AND expires_at > ?`)
-  const list = (owned: string) =>
+  // Counted on partial indexes, up to a limit, since scanning all rows would block the event loop. A task that is open is due,
+  // running or parked, perhaps until a time.
+  const count = (rows: string) => sql(`SELECT count(*) AS n FROM (SELECT 1 FROM task ${rows} LIMIT ?)`)
+  const countDue = count('INDEXED BY task_due WHERE due_at <= ? AND expires_at > ?')
+  const countRunning = count(
+    'INDEXED BY task_worker WHERE worker IS NOT NULL AND due_at > ? AND expires_at > ?',
+  )
+  const countOpen = count(
+    "INDEXED BY task_open WHERE status IN ('working', 'input_required') AND expires_at > ?",
+  )
+  const oldest = sql(`SELECT due_at FROM task INDEXED BY task_due WHERE due_at <= ? AND expires_at > ?
+    ORDER BY due_at LIMIT 1`)
+  const find = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
+    FROM task WHERE id = ? AND expires_at > ?`)
+  const newest = (
+    status: string,
+  ) => `SELECT * FROM (SELECT id, created_at FROM task WHERE status = '${status}'
+    AND expires_at > ?1 AND (created_at, id) < (?2, ?3) ORDER BY created_at DESC, id DESC LIMIT ?4)`
+  const page = (statuses: readonly string[]) =>
     sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
-    FROM task WHERE ${owned} expires_at > ? AND id = coalesce(?, id) AND status = coalesce(?, status)
+    FROM task WHERE id IN (SELECT id FROM (${statuses.map(newest).join(' UNION ALL ')})
+      ORDER BY created_at DESC, id DESC LIMIT ?4) ORDER BY created_at DESC, id DESC`)
+  const pages = new Map(TASK_STATUSES.map((status) => [status, page([status])]))
+  const allPages = page(TASK_STATUSES)
+  const owned = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
+    FROM task WHERE tenant = ? AND principal = ? AND expires_at > ? AND status = coalesce(?, status)
     AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?`)
-  const listAll = list('')
-  const listOwned = list('tenant = ? AND principal = ? AND')
   return {
-    async stats() {
-      const at = now()
-      const row = (await queue.read(() => stats.get(at, at, at, at, at))) ?? {}
-      const due = Number(row.due)
-      const oldestDueMs = due > 0 ? at - Number(row.oldest) : 0
-      return { due, oldestDueMs, running: Number(row.running), parked: Number(row.parked) }
-    },
-    async list({ id = null, status = null, owner, after, limit = 100 }) {
+    stats: () =>
+      queue.read(() => {
+        const at = now()
+        const due = Number(countDue.get(at, at, COUNT_LIMIT)?.n)
+        const running = Number(countRunning.get(at, at, COUNT_LIMIT)?.n)
+        const open = Number(countOpen.get(at, COUNT_LIMIT + due + running)?.n)
+        const first = oldest.get(at, at)?.due_at
+        const oldestDueMs = first === undefined ? 0 : at - Number(first)
+        return { due, oldestDueMs, running, parked: open - due - running }
+      }),
+    async list({ id, status, owner, after, limit = 100 }) {
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']
       const rows = await queue.read(() => {
-        const rest = [now(), id, status, createdAt, afterId, limit]
-        return owner ? listOwned.all(owner.tenant, owner.principal, ...rest) : listAll.all(...rest)
+        if (id !== undefined) return find.all(id, now())
+        if (owner)
+          return owned.all(owner.tenant, owner.principal, now(), status ?? null, createdAt, afterId, limit)
+        const found = status === undefined ? allPages : (pages.get(status) ?? allPages)
+        return found.all(now(), createdAt, afterId, limit)
       })
-      return rows.map((row) => toSummary({ ...row, worker: (row.worker as string | null)?.split(' ')[1] }))
+      const tasks = rows.map((row) =>
+        toSummary({ ...row, worker: (row.worker as string | null)?.split(' ')[1] }),
+      )
+      return id === undefined ? tasks : tasks.filter((task) => isAsked(task, { status, owner, after }))
     },
   }
 }
