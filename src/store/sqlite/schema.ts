@@ -215,8 +215,6 @@ function createFile(file: string): void {
 /** Sets the journal mode, upgrades the tables and checks the epoch. If it throws, it can be retried on the same connection. */
 export function prepareDatabase(connection: SqliteConnection, file: string): void {
   connection.prepare(`PRAGMA busy_timeout = ${BLOCKING_MS}`).get()
-  // Takes effect in a file that is still empty. Without it, a file keeps the length that it once had.
-  connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
   chooseJournal(connection, file)
   connection.exec('PRAGMA synchronous = FULL')
   connection.exec(`PRAGMA journal_size_limit = ${JOURNAL_BYTES}`)
@@ -249,9 +247,11 @@ export function prepareDatabase(connection: SqliteConnection, file: string): voi
  */
 function chooseJournal(connection: SqliteConnection, file: string): void {
   const { isNew, hasLog } = connection.read(() => ({
-    isNew: Number(connection.prepare('PRAGMA page_count').get()?.page_count) === 0,
+    isNew: connection.prepare('SELECT 1 FROM sqlite_schema').get() === undefined,
     hasLog: usesLog(connection),
   }))
+  // Writes the first page, and takes effect only then. Without it, a file keeps the length that it once had.
+  if (isNew && !hasLog) connection.exec('PRAGMA auto_vacuum = INCREMENTAL')
   const isSafe = resetsLogSafely(connection)
   if (isSafe && hasLog) return
   if (isSafe && isNew) return connection.exec('PRAGMA journal_mode = WAL')
