@@ -185,7 +185,7 @@ describe('secrets never leave the server', () => {
     expect(scene.lines.join('\n')).not.toMatch(/r1\.[\w-]{20}/)
     const spans = telemetry.spans().map(textOfSpan)
     expect(spans.length).toBeGreaterThan(20)
-    expect(spans.join('\n')).toContain('step fetch')
+    expect(spans.join('\n')).toContain('"rondo.work.name":"fetch"')
     expect(spans.flatMap(findCanaries)).toEqual([])
     expect(findCanaries(JSON.stringify(await telemetry.metrics()))).toEqual([])
     expect(spans.join('\n')).not.toMatch(/r1\.[\w-]{20}/)

@@ -55,17 +55,18 @@ async function begin(server: Server, name: string): Promise<string> {
 const textOf = (ended: Record<string, unknown>): string =>
   (ended.result as { content: { text: string }[] }).content[0]?.text ?? ''
 
+const deep = (depth: number): unknown => {
+  let value: unknown = 1
+  for (let i = 0; i < depth; i++) value = [value]
+  return value
+}
+
 describe('an event of a hostile sender', () => {
   it('G3 T18 R11 that nests deeply, is huge, or runs code when it is read is rejected, and the hook stays open', async () => {
     const ids: string[] = []
     const server = start(ids)
     const taskId = await begin(server, 'any')
     const hook = await until('the hook', () => ids[0])
-    const deep = (depth: number) => {
-      let value: unknown = 1
-      for (let i = 0; i < depth; i++) value = [value]
-      return value
-    }
     const cycle: unknown[] = []
     cycle.push(cycle)
     const throwing = {
@@ -96,11 +97,13 @@ describe('an event of a hostile sender', () => {
     expect(textOf(await settled(server, taskId))).toBe('[{"fine":true},["fine"],false]')
   })
 
-  it('G3 of a megabyte of small values arrives whole', async () => {
+  it.each([
+    ['of a megabyte of small values', { list: Array.from({ length: 200_000 }, (_, i) => i % 1000) }],
+    ['as deep as a recorded value may nest', { list: deep(999) }],
+  ])('G3 %s arrives whole', async (_name, event) => {
     const ids: string[] = []
     const server = start(ids)
     const taskId = await begin(server, 'any')
-    const event = { list: Array.from({ length: 200_000 }, (_, i) => i % 1000) }
     expect(await server.deliver(await until('the hook', () => ids[0]), event)).toEqual({ kind: 'accepted' })
     expect(textOf(await settled(server, taskId))).toBe(JSON.stringify([event, ['list'], false]))
   })
