@@ -138,9 +138,50 @@ describe('the packed package', () => {
     rmSync(folder, { recursive: true })
   })
 
+  it('names the official package that rondo/sdk needs, also to require', () => {
+    const folder = bareProject()
+    const sentence =
+      'rondo/sdk needs the package "@modelcontextprotocol/server": run npm install @modelcontextprotocol/server'
+    const create = `createRondo({ audience: 'x' })`
+    const program = `import { createRondo } from 'rondo/sdk'\n${create}`
+    const imported = run(process.execPath, ['--input-type=module', '-e', program], folder)
+    expect(imported.output).toContain(sentence)
+    const required = [
+      '--input-type=commonjs',
+      '-e',
+      `const { createRondo } = require('rondo/sdk')\n${create}`,
+    ]
+    expect(run(process.execPath, required, folder).output).toContain(sentence)
+    // Negative control: with the package nothing is said.
+    link('@modelcontextprotocol/server', folder)
+    expect(run(process.execPath, required, folder)).toMatchObject({
+      status: 0,
+      output: expect.not.stringContaining('rondo/sdk'),
+    })
+    rmSync(folder, { recursive: true })
+  })
+
+  it('runs in a bundle that contains the packages it needs, where none is installed', () => {
+    const source = join(project, 'bundled.mjs')
+    writeFileSync(
+      source,
+      `import { McpServer } from '@modelcontextprotocol/server'
+      import { createRondo, generateKey } from 'rondo/sdk'
+      const rondo = createRondo({ audience: 'x', keys: generateKey() })
+      rondo.mount(new McpServer({ name: 'x', version: '1' }))
+      await rondo.ready()
+      await rondo.close()
+      console.log('ready')`,
+    )
+    const alone = join(scratch, 'alone')
+    const outputs = ['--bundle', '--platform=node', '--format=esm', `--outfile=${join(alone, 'server.mjs')}`]
+    expect(run(bin('esbuild'), [source, ...outputs, '--log-level=warning'])).toMatchObject({ status: 0 })
+    expect(run(process.execPath, ['server.mjs'], alone)).toEqual({ status: 0, output: 'ready\n' })
+  })
+
   it('names the package that a file needs, if the command runs it', () => {
     const folder = bareProject()
-    writeFileSync(join(folder, 'server.mjs'), `import 'rondo/sdk'\nexport default 5`)
+    writeFileSync(join(folder, 'server.mjs'), `import '@modelcontextprotocol/server'\nexport default 5`)
     const { output } = run(
       process.execPath,
       ['node_modules/rondo/dist/cli.js', 'tools', 'server.mjs'],

@@ -6,11 +6,17 @@
  * are known. The prefix of a state decides nothing, because whoever sends a state can write any prefix.
  */
 
-import { DEFAULT_NEGOTIATED_PROTOCOL_VERSION, type ServerContext } from '@modelcontextprotocol/server'
+import type { ServerContext } from '@modelcontextprotocol/server'
 import { RondoError } from '../errors.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { checkNameHeader } from '../protocol/common/headers.ts'
-import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../protocol/common/json-rpc.ts'
+import {
+  CLIENT_CAPABILITIES,
+  CLIENT_INFO,
+  LOG_LEVEL,
+  PROTOCOL_VERSION,
+  UNSTATED_VERSION,
+} from '../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import type { Log } from '../serve/log.ts'
@@ -114,7 +120,7 @@ function requestingClient(meta: RequestMeta): Client {
 
 function connectedClient(server: Passage['server']): Client {
   return {
-    protocolVersion: server.getNegotiatedProtocolVersion() ?? DEFAULT_NEGOTIATED_PROTOCOL_VERSION,
+    protocolVersion: server.getNegotiatedProtocolVersion() ?? UNSTATED_VERSION,
     capabilities: (server.getClientCapabilities() ?? {}) as ClientCapabilities,
     clientInfo: server.getClientVersion(),
     // The client set its level once, and the official `log` applies it: everything is passed on.

@@ -22,9 +22,11 @@ import { assertPrincipal } from '../serve/http/authenticate.ts'
 import { HOOK_MS, inTime } from '../tool/hook.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, RondoOptions } from './mount.ts'
-import { type Passage, refuse, refuseOlder, toResult, toWire } from './passage.ts'
+import type { Passage } from './passage.ts'
+import { refuse, refuseOlder, toResult, toWire } from './reply.ts'
 import { assertAllowed, assertTaskAllowed } from './scope.ts'
-import { requestTarget, type SdkTarget, type TaskAction, type TaskTools, taskTarget } from './target.ts'
+import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
+import type { TaskAction, TaskTools } from './task-tools.ts'
 
 export interface SdkFlow {
   /** Runs one round of a call. `given` is what the official server passed to the callback before the context. */

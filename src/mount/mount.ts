@@ -3,7 +3,7 @@
  * those of the token carrier, with its journal, its seal and its promises.
  *
  * A program loads this file and its imports when it starts. The code that runs a call (`flow.ts`) is loaded by `ready`, or
- * by the first call.
+ * by the first call. Only that code imports values of the official package, so that `createRondo` can say that it is missing.
  */
 
 import type {
@@ -17,6 +17,7 @@ import type {
 } from '@modelcontextprotocol/server'
 import type { EventDelivery, HookView } from '../carry/task/hook.ts'
 import { assertOptions, misuse } from '../errors.ts'
+import { isMissing } from '../lib/package.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
@@ -29,7 +30,7 @@ import { besideOurs, type VerifyState } from './call.ts'
 import type { FindPrincipal, SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
 import { assertScopeOption, challengeOf, challengeTasks, type Implies } from './scope.ts'
-import { type AnswerTask, assertTerms, createTaskTools } from './target.ts'
+import { type AnswerTask, assertTerms, createTaskTools } from './task-tools.ts'
 
 export interface RondoOptions extends HostOptions {
   /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */
@@ -199,6 +200,11 @@ const CALLBACK_OPTIONS: Readonly<
 
 /** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
 export function createRondo(given: RondoOptions): Rondo {
+  if (isMissing('@modelcontextprotocol/server')) {
+    throw misuse(
+      'rondo/sdk needs the package "@modelcontextprotocol/server": run npm install @modelcontextprotocol/server',
+    )
+  }
   assertOptions('createRondo', given, RONDO_OPTIONS)
   if (typeof given?.audience !== 'string' || given.audience === '') {
     throw misuse(

@@ -11,17 +11,10 @@
  * from one. A name, a prefix or a shape proves nothing.
  */
 
-import {
-  type McpServer,
-  ProtocolError,
-  ProtocolErrorCode,
-  type ServerContext,
-} from '@modelcontextprotocol/server'
-import { misuse, type RondoError } from '../errors.ts'
+import type { McpServer, ServerContext } from '@modelcontextprotocol/server'
+import { misuse } from '../errors.ts'
 import type { FlowMethod } from '../protocol/call.ts'
-import { type Reply, toTaskHead, toTaskResult } from '../protocol/reply.ts'
 import { validateStandard } from '../tool/schema/standard.ts'
-import { errorResult } from '../tool/target.ts'
 import type { RequestReading, ScopeChallenge } from './scope.ts'
 
 const PASSAGE: unique symbol = Symbol('rondo.passage')
@@ -263,60 +256,4 @@ function passing(
     }
     return passage.ending()
   }
-}
-
-type SdkResult = Readonly<Record<string, unknown>>
-
-/** What a callback returns if the passage ends the request. */
-const DROPPED: SdkResult = errorResult('')
-
-/** Converts a reply to an official result. Throws the error of an error reply. */
-export function toResult(reply: Reply, passage?: Passage): SdkResult {
-  switch (reply.kind) {
-    case 'complete':
-    case 'cacheable':
-      return reply.result
-    case 'input_required':
-      return toInputRequired(reply)
-    case 'task':
-      return toTaskResult(reply.task)
-    case 'task_created':
-      return endAs(passage, () => ({ resultType: 'task', ...toTaskHead(reply.task) }))
-    case 'error':
-      throw reply.error
-  }
-}
-
-function toInputRequired({
-  inputRequests,
-  requestState,
-}: Extract<Reply, { kind: 'input_required' }>): SdkResult {
-  return { resultType: 'input_required', requestState, ...(inputRequests && { inputRequests }) }
-}
-
-function endAs(passage: Passage | undefined, ending: () => unknown): SdkResult {
-  if (passage) passage.ending = ending
-  return DROPPED
-}
-
-/** The data with which the official check of states refuses one; ours sends the same. */
-const INVALID_STATE = { reason: 'invalid_request_state' }
-
-export function toWire({ code, rpc, sentence, data }: RondoError): ProtocolError {
-  return new ProtocolError(rpc, sentence, code === 'STATE_INVALID' ? INVALID_STATE : data)
-}
-
-/** Ends the request with a JSON-RPC error. */
-export function refuse(passage: Passage, error: RondoError | ProtocolError): SdkResult {
-  return endAs(passage, () => {
-    throw error instanceof ProtocolError ? error : toWire(error)
-  })
-}
-
-/** For an older client that cannot be asked: a tool result that says so, because its revision has no error for it. */
-export function refuseOlder(passage: Passage, { sentence }: RondoError): SdkResult {
-  const advice = 'To be asked, a client needs a connection that stays open.'
-  const message = `${sentence} ${advice}`
-  if (passage.method === 'tools/call') return errorResult(message)
-  return refuse(passage, new ProtocolError(ProtocolErrorCode.InternalError, message))
 }

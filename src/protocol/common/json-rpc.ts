@@ -20,6 +20,9 @@ export const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
 export const RELATED_TASK_IDS = 'io.modelcontextprotocol/relatedTaskIds'
 export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId'
 
+/** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
+export const UNSTATED_VERSION = '2025-03-26'
+
 /** `result` is JSON text. */
 export function responseText(id: RequestId, result: string): string {
   return `{"jsonrpc":"2.0","id":${idText(id)},"result":${result}}`

@@ -14,6 +14,7 @@ import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
+import { UNSTATED_VERSION } from '../../protocol/common/json-rpc.ts'
 import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
 import { isTurnsSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
@@ -156,8 +157,6 @@ export interface Posted {
   readonly load?: Load
 }
 
-/** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
-const UNSTATED_VERSION = '2025-03-26'
 type Found = ReturnType<Older['shared']['find']>
 
 export const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
