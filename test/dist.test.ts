@@ -166,7 +166,9 @@ describe('the packed package', () => {
     writeFileSync(
       source,
       `import { McpServer } from '@modelcontextprotocol/server'
+      import { oauthResource } from 'rondo/oauth'
       import { createRondo, generateKey } from 'rondo/sdk'
+      oauthResource({ resource: 'https://x.example/mcp', issuers: ['https://login.example'] })
       const rondo = createRondo({ audience: 'x', keys: generateKey() })
       rondo.mount(new McpServer({ name: 'x', version: '1' }))
       await rondo.ready()

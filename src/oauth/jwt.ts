@@ -11,6 +11,7 @@
 import type { importJWK, JWK } from 'jose'
 import { misuse } from '../errors.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
+import { isMissing } from '../lib/package.ts'
 import {
   CLAIM_CHECKS,
   type ClaimCheck,
@@ -181,7 +182,8 @@ export function createJwtVerifier(
   { issuers, rules, fetch, now }: JwtSetup,
   checks: JwtChecks = JWT_CHECKS,
 ): (token: string) => Promise<Verified> {
-  assertJose()
+  if (isMissing('jose'))
+    throw misuse('Access tokens that are JWTs need the package "jose": run npm install jose')
   const allowed = { algorithms: options.algorithms ?? ASYMMETRIC, types: options.types ?? TYPES }
   const { cooldownMs = 30_000, maxAgeMs = 600_000 } = options
   const sets = new Map(
@@ -282,17 +284,6 @@ function fits({ kty, crv }: PublishedKey, alg: unknown): boolean {
   if (typeof alg !== 'string') return false
   if (/^[RP]S\d/.test(alg)) return kty === 'RSA'
   return (kty === 'EC' || kty === 'OKP') && crv === CURVES[alg]
-}
-
-/** `jose` is loaded when the first token is verified; that it is missing is found when the server is created. */
-function assertJose(): void {
-  try {
-    // Bundles have no such function, and have the package in them.
-    import.meta.resolve?.('jose')
-  } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code !== 'ERR_MODULE_NOT_FOUND') return
-    throw misuse('Access tokens that are JWTs need the package "jose": run npm install jose', { cause })
-  }
 }
 
 const imported = new WeakMap<PublishedKey, Map<string, ReturnType<typeof importJWK>>>()
