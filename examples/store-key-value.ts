@@ -94,7 +94,7 @@ function createTasks(database: KeyValue, now: () => number): TaskStore {
     append: (fence, from, entries) => change([fence.id], (tasks) => tasks.append(fence, from, entries)),
     status: (fence, message) => change([fence.id], (tasks) => tasks.status(fence, message)),
     publish: (fence, slots) => change([fence.id], (tasks) => tasks.publish(fence, slots)),
-    park: (fence, slots, wakeAt) => change([fence.id], (tasks) => tasks.park(fence, slots, wakeAt)),
+    park: (fence, ...rest) => change([fence.id], (tasks) => tasks.park(fence, ...rest)),
     settle: (fence, ending) => change([fence.id], (tasks) => tasks.settle(fence, ending)),
     release: (fence, delayMs, failed) => change([fence.id], (tasks) => tasks.release(fence, delayMs, failed)),
     hold: (fence) => change([fence.id], (tasks) => tasks.hold(fence)),
