@@ -62,6 +62,20 @@ it('syncs every commit, and uses a write-ahead log only where SQLite resets it s
   expect(journal_mode === 'wal').toBe(isSafe)
 })
 
+it('writes nothing to a file of ours when it opens it', async () => {
+  await epochOf()
+  const other = openSqlite(file)
+  const change = () => other.read(() => other.prepare('PRAGMA data_version').get()?.data_version)
+  const before = change()
+  const store = createSqliteStore({ file })
+  await store.ready()
+  expect(change()).toBe(before)
+  await store.tasks.create(newTask(), 10)
+  expect(change()).not.toBe(before)
+  await store.close()
+  other.close()
+})
+
 it('B8 keeps its epoch over restarts, and gets a new one when the file was emptied or restored from a copy', async () => {
   const epoch = await epochOf()
   expect(await epochOf()).toBe(epoch)
