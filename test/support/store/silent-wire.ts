@@ -1,6 +1,6 @@
 import { connect, createServer, type Socket } from 'node:net'
 
-/** A proxy to a database that can go silent: connections stay open, but nothing passes. */
+/** A proxy to a database that can go silent: connections stay open and new ones open, but nothing passes. */
 export interface Wire {
   readonly connectionString: string
   cut(): void
@@ -12,13 +12,21 @@ export interface Wire {
 export async function startWire(connectionString: string): Promise<Wire> {
   const target = new URL(connectionString)
   const sockets = new Set<Socket>()
+  let silent = false
   let lost = 0
+  const lose = (socket: Socket) => {
+    socket.on('data', ({ length }: Buffer) => {
+      lost += length
+    })
+    socket.resume()
+  }
   const server = createServer((near) => {
     const far = connect(Number(target.port), target.hostname)
     for (const socket of [near, far]) {
       sockets.add(socket)
       socket.on('error', () => socket.destroy())
     }
+    if (silent) return lose(near)
     near.pipe(far)
     far.pipe(near)
   })
@@ -30,12 +38,10 @@ export async function startWire(connectionString: string): Promise<Wire> {
   return {
     connectionString: through.href,
     cut() {
+      silent = true
       for (const socket of sockets) {
         socket.unpipe()
-        socket.on('data', ({ length }: Buffer) => {
-          lost += length
-        })
-        socket.resume()
+        lose(socket)
       }
     },
     get lost() {
