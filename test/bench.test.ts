@@ -74,7 +74,7 @@ describe('the task bench', () => {
   /** The shape of the rows, without what differs from one to the next. */
   const SHAPES = `SELECT DISTINCT status, tenant, length(id) AS id, length(principal) AS principal, length(head) AS head,
     length(inputs) AS inputs, length(outcome) AS outcome, message, poll_ms, expires_at - created_at AS ttl, revision,
-    failures, worker, due_at FROM task ORDER BY status, revision`
+    failures, worker, due_at, known, bytes FROM task ORDER BY status, revision`
 
   /** However slow the machine is. */
   const runSome = async (subject: Subject, work: Work): Promise<void> => {

@@ -6,7 +6,7 @@
 import pg from 'pg'
 import { createPostgresStore } from '../../src/store/postgres/store.ts'
 import type { NewTask } from '../../src/store/task-engine.ts'
-import { ANSWER, KEY, newTask, POLL_MS, QUESTION, RESULT, TTL_MS } from './row.ts'
+import { ANSWER, KEY, newTask, POLL_MS, QUESTION, RESULT, RESULT_BYTES, TTL_MS } from './row.ts'
 import {
   AT_ONCE,
   KEPT,
@@ -64,14 +64,14 @@ export async function openBarePostgres(
 
 function writeChanges(pool: pg.Pool, schema: string) {
   const insert = `INSERT INTO ${schema}.task (id, tenant, principal, status, head, created_at, updated_at, expires_at,
-      poll_ms, epoch, worker, due_at, revision, failures)
+      poll_ms, epoch, worker, due_at, known, revision, failures)
     SELECT q.id, q.tenant, q.principal, 'working', q.head, $5::bigint, $5, $5 + ${TTL_MS}, ${POLL_MS}, 1, 'by hand',
-      $5 + 15000, 1, 0 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS q (id, tenant, principal, head)`
+      $5 + 15000, true, 1, 0 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS q (id, tenant, principal, head)`
   const park = `UPDATE ${schema}.task SET status = 'input_required', inputs = $2, updated_at = $3,
     revision = revision + 1, worker = NULL, due_at = NULL WHERE id = ANY ($1::text[])`
   const deliver = `UPDATE ${schema}.task SET status = 'working', inputs = $2, updated_at = $3, due_at = $3,
     revision = revision + 1 WHERE id = ANY ($1::text[])`
-  const complete = `UPDATE ${schema}.task SET status = 'completed', outcome = $2, updated_at = $3,
+  const complete = `UPDATE ${schema}.task SET status = 'completed', outcome = $2, bytes = ${RESULT_BYTES}, updated_at = $3,
     revision = revision + 1, worker = NULL, due_at = NULL, inputs = NULL, head = '' WHERE id = ANY ($1::text[])`
   const get = `SELECT id, status, message, created_at, updated_at, expires_at, poll_ms, revision, outcome, inputs
     FROM ${schema}.task WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > $4`

@@ -6,7 +6,7 @@
 import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/database.ts'
 import { openDatabase } from '../../src/store/sqlite/schema.ts'
 import type { NewTask } from '../../src/store/task-engine.ts'
-import { ANSWER, KEY, newTask, QUESTION, RESULT, TTL_MS } from './row.ts'
+import { ANSWER, KEY, newTask, QUESTION, RESULT, RESULT_BYTES, TTL_MS } from './row.ts'
 import { AT_ONCE, KEPT, repeatFor, type Subject, type Work } from './subject.ts'
 
 const ASKED = JSON.stringify([[KEY, QUESTION, null]])
@@ -55,14 +55,15 @@ export async function openBareSqlite(file: string, grouped: boolean): Promise<Su
 function prepareChanges(connection: SqliteConnection) {
   const insert =
     connection.prepare(`INSERT INTO task (id, tenant, principal, status, head, created_at, updated_at,
-    expires_at, poll_ms, epoch, worker, due_at, revision, failures)
-    VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, 1, 'by hand', ?, 1, 0)`)
+    expires_at, poll_ms, epoch, worker, due_at, known, revision, failures)
+    VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, 1, 'by hand', ?, 1, 1, 0)`)
   const park = connection.prepare(`UPDATE task SET status = 'input_required', inputs = ?, updated_at = ?,
     revision = revision + 1, worker = NULL, due_at = NULL WHERE id = ?`)
   const deliver =
     connection.prepare(`UPDATE task SET status = 'working', inputs = ?, updated_at = ?, due_at = ?,
     revision = revision + 1 WHERE id = ?`)
-  const complete = connection.prepare(`UPDATE task SET status = 'completed', outcome = ?, updated_at = ?,
+  const complete =
+    connection.prepare(`UPDATE task SET status = 'completed', outcome = ?, bytes = ${RESULT_BYTES}, updated_at = ?,
     revision = revision + 1, worker = NULL, due_at = NULL, inputs = NULL, head = '' WHERE id = ?`)
   const get =
     connection.prepare(`SELECT id, status, message, created_at, updated_at, expires_at, poll_ms, revision,

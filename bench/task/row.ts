@@ -2,6 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { createTaskId, type NewTask, type TaskOwner } from '../../src/store/task-engine.ts'
+import { ENDED_BYTES } from '../../src/store/task-store.ts'
 
 /** The same in every process. */
 function text(name: string, length: number): string {
@@ -15,6 +16,8 @@ const HEAD = text('head', 1_000)
 export const QUESTION: string = text('question', 700)
 export const ANSWER: string = text('answer', 500)
 export const RESULT: string = text('result', 500)
+/** What a task with this result counts as, among the ended ones of its owner. */
+export const RESULT_BYTES: number = RESULT.length + ENDED_BYTES
 export const KEY = 'resolution'
 
 export const TTL_MS = 3_600_000
