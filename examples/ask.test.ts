@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import { text } from 'node:stream/consumers'
 import { generateKey } from 'rondo'
 import { describe, expect, it } from 'vitest'
 
@@ -29,10 +30,15 @@ describe('01 ask', () => {
 async function startExample(file: string, keys: string) {
   const child = spawn(process.execPath, ['--import', 'tsx', new URL(file, import.meta.url).pathname], {
     env: { ...process.env, PORT: '0', RONDO_KEYS: keys },
-    stdio: ['ignore', 'pipe', 'ignore'],
+    stdio: ['ignore', 'pipe', 'pipe'],
   })
   const exit = once(child, 'exit').then(([code]) => code)
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string]
+  // Without this, a program that cannot start would be waited for in vain.
+  const failure = text(child.stderr).then((errors) => {
+    throw new Error(`${file} ended before it served: ${errors}`)
+  })
+  failure.catch(() => {})
+  const [line] = await Promise.race([once(createInterface(child.stdout), 'line'), failure])
   return { child, exit, url: line.replace('Serving ', '') }
 }
 
