@@ -191,4 +191,10 @@ describe('the project that it creates', () => {
     expect(await exit).toBe(1)
     expect(text()).toContain('Rondo needs keys in production, and RONDO_KEYS is not set.')
   })
+
+  it('names RONDO_KEYS if its value cannot be used', async () => {
+    const { exit, text } = await start('start', { RONDO_KEYS: 'nonsense' })
+    expect(await exit).toBe(1)
+    expect(text()).toContain('RONDO_KEYS cannot be used')
+  })
 })

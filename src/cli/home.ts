@@ -77,14 +77,14 @@ export function tryUnlink(path: string): void {
 
 /**
  * The environment of a server that the command runs from a file. Without `RONDO_KEYS` it gets a key that is created once and
- * stored in the home folder, so that pending calls survive a restart and a reload.
+ * stored in the home folder, so that pending calls survive a restart and a reload. It serves only if the file names no keys.
  */
 export function serverEnv(io: Pick<Io, 'env' | 'cwd'>): Record<string, string> {
   const given = Object.entries(io.env).filter((entry): entry is [string, string] => entry[1] !== undefined)
   const env = Object.fromEntries(given)
   // In production the server itself has to report that it has no keys.
   if ((env.RONDO_KEYS ?? '').trim() !== '' || env.NODE_ENV === 'production') return env
-  return { ...env, RONDO_KEYS: localKeys(homeOf(io)) }
+  return { ...env, RONDO_LOCAL_KEYS: localKeys(homeOf(io)) }
 }
 
 function localKeys(home: string): string {

@@ -232,8 +232,18 @@ const HOW_TO_SET = [
   'and set it:   RONDO_KEYS="key1:…"   the same on every instance.',
 ].join('\n')
 
+type KeyEnv = Readonly<Partial<Record<'RONDO_KEYS' | 'RONDO_LOCAL_KEYS' | 'NODE_ENV', string>>>
+
+/**
+ * `RONDO_KEYS`; without it, the key that the `rondo` command passes to a server that it runs from a file. That one has a name of
+ * its own, so a program that keeps a key for development uses the same key under the command and without it.
+ */
+function keyText({ RONDO_KEYS, RONDO_LOCAL_KEYS, NODE_ENV }: KeyEnv): string | undefined {
+  return isBlank(RONDO_KEYS) && NODE_ENV !== 'production' ? RONDO_LOCAL_KEYS : RONDO_KEYS
+}
+
 /** Keys in the text of an environment variable. Default: `RONDO_KEYS`. */
-export function keysFromEnv(value: string | undefined = process.env.RONDO_KEYS): KeySource {
+export function keysFromEnv(value: string | undefined = keyText(process.env)): KeySource {
   return {
     load() {
       if (isBlank(value)) throw misuse(`RONDO_KEYS is not set.\n${HOW_TO_SET}`)
@@ -298,7 +308,7 @@ export function developmentKeys(options: DevelopmentOptions = {}): KeySource {
 }
 
 export interface ResolveKeysOptions extends KeyHolderOptions {
-  env?: { readonly RONDO_KEYS?: string | undefined; readonly NODE_ENV?: string | undefined }
+  env?: KeyEnv
   warn?: (message: string) => void
 }
 
@@ -314,7 +324,7 @@ export function resolveKeys(
   if (typeof keys === 'string')
     return createKeyHolder(toSource(parseKeysOf('The option keys', keys)), { suite })
   if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
-  const text = env.RONDO_KEYS
+  const text = keyText(env)
   if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }), { suite })
   return createKeyHolder(toSource(parseKeysOf('RONDO_KEYS', text)), { suite })
 }

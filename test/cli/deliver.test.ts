@@ -67,6 +67,30 @@ describe('rondo deliver', () => {
     })
   })
 
+  it('uses the keys that the file itself names, if RONDO_KEYS is not set', async () => {
+    const database = join(home.path, 'own.db')
+    const file = join(home.path, 'own.mjs')
+    writeFileSync(
+      file,
+      `import { createServer } from '${built('index')}'
+      import { createSqliteStore } from '${built('sqlite')}'
+      const keys = process.env.RONDO_KEYS || '${keys}'
+      export default createServer({ name: 'own', version: '1', keys, store: createSqliteStore({ file: '${database}' }) })`,
+    )
+    const store = createSqliteStore({ file: database })
+    const server = createServer({ name: 'own', version: '1', keys, log: 'off', store })
+    servers.push(server)
+    const opened = new Promise<string>((open) => {
+      server.tool('order', { task: 'always' }, async (_args, ctx) => {
+        const paid = await ctx.hook('paid', { schema: CENTS })
+        open(paid.id)
+        return `paid: ${((await paid.received()) as { cents: number }).cents}`
+      })
+    })
+    await send(server, 'tools/call', { name: 'order', arguments: {} })
+    expect(await home.run(['deliver', file, await opened, '{"cents":500}'])).toMatchObject({ code: 0 })
+  })
+
   it('refuses what is not JSON, a file that is not there, and a file whose server has no store', async () => {
     const file = join(home.path, 'plain.mjs')
     writeFileSync(

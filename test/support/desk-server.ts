@@ -46,7 +46,7 @@ const PLAIN_INPUT = {
   additionalProperties: false,
 } as const
 
-export function createDeskServer(keys: string): Server {
+export function createDeskServer(keys: string | undefined): Server {
   const server = createServer({ name: 'desk', version: '1.2.3', log: 'off', keys })
   server.tool('echo', { description: 'Echoes', input: PLAIN_INPUT }, async (args) => JSON.stringify(args))
   server.tool('fails', { description: 'Fails' }, async () => ({

@@ -31,7 +31,7 @@ const { NODE_ENV, RONDO_KEYS, DATABASE_URL, ALLOWED_HOSTS, ADDRESS_HEADER } = pr
 
 export default createTracker({
   dev: process.argv.includes('--dev') || undefined,
-  keys: RONDO_KEYS || (NODE_ENV === 'production' ? undefined : localKey()),
+  keys: RONDO_KEYS || NODE_ENV === 'production' ? undefined : localKey(),
   store: openStore(DATABASE_URL),
   allowedHosts: ALLOWED_HOSTS?.split(','),
   addressHeader: ADDRESS_HEADER,
