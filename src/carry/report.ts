@@ -190,8 +190,8 @@ export function adviseHoisting(round: Round, keys: readonly string[]): void {
 export function adviseOutrun(round: Round, effect: string, confirmation: string): void {
   const message =
     `"${round.target.name}" begins the ${effect} without the outcome of the ${confirmation}, as after a Promise.race that ` +
-    'the confirmation lost: a No that comes later changes nothing. If the effect needs a Yes, await the confirmation; ' +
-    'its option "within" limits how long.'
+    'the confirmation lost, or an async function that asks for it and that nothing awaits: a No changes nothing. ' +
+    'If the effect needs a Yes, await the confirmation; its option "within" limits how long. If not, call the effect first.'
   adviseOnce(round, `${effect} ${confirmation}`, message)
 }
 

@@ -43,7 +43,7 @@ export interface ReplayInput {
   /** The client holds the flow's id (R6). Default: if the request came with a state. */
   readonly anchored?: boolean
   readonly trace?: RunTrace
-  /** In development: an effect begins although a confirmation before it has no outcome. Both by their labels. */
+  /** In development: an effect begins that was called while a confirmation before it had no outcome. Both by their labels. */
   onOutrun?(effect: string, confirmation: string): void
   /** Nobody looks at the operations of this run: they, and the schemas of its questions, are not kept until its end. */
   readonly unwatched?: boolean

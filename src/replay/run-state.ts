@@ -104,7 +104,7 @@ export interface RunState {
   withdraw?(key: string): void
   readonly seed: string
   readonly trace?: RunTrace
-  /** In development: an effect begins although a confirmation before it has no outcome. Both by their labels. */
+  /** In development: an effect begins that was called while a confirmation before it had no outcome. Both by their labels. */
   onOutrun?(effect: string, confirmation: string): void
   /** The handler has returned or thrown, and the run ended with that: what it still calls comes too late. */
   left?: 'unreported' | 'reported'
@@ -448,7 +448,7 @@ export function questionsBefore(run: RunState, effect: Handed): () => RondoError
   for (const question of run.unread) if (question.observed && question.settled) run.unread.delete(question)
   if (run.unread.size === 0) return () => undefined
   const before = [...run.unread]
-  const outrun = before.find((one) => one.question === 'confirmation' && one.observed)
+  const outrun = before.find((one) => one.question === 'confirmation')
   return () => {
     const unread = before.find(({ observed, settled }) => !observed || !(settled || effect.observed))
     if (unread) return unreadQuestion(unread, effect)

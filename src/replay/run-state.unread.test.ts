@@ -193,14 +193,27 @@ describe('a race', () => {
     expect(await outruns(race)).toEqual([['effect "del"', 'question "sure"']])
   })
 
-  it('N1 reports nothing if the confirmation won, or if it goes out beside the effect', async () => {
+  it('N1 reports an effect beside a confirmation, and one after an async function that nothing awaits', async () => {
+    const beside: Handler = (ctx) =>
+      Promise.all([ctx.confirm('sure', 'Delete all?'), ctx.effect('del', () => 1)])
+    const helper: Handler = async (ctx) => {
+      const isSure = async () => (await ctx.confirm('sure', 'Delete all?')) === true
+      const ok = isSure()
+      if (!ok) return 'kept'
+      return ctx.effect('del', () => 1)
+    }
+    for (const handler of [beside, helper])
+      expect(await outruns(handler)).toEqual([['effect "del"', 'question "sure"']])
+  })
+
+  it('N1 reports nothing if the confirmation won, or if the effect was called before it', async () => {
     const wins: Handler = async (ctx) => {
       const ok = await Promise.race([ctx.confirm('sure', 'Delete all?'), new Promise(() => {})])
       return ok && ctx.effect('del', () => 1)
     }
     expect(await outruns(wins, { sure: accept({ confirm: true }) })).toEqual([])
-    const beside: Handler = (ctx) =>
-      Promise.all([ctx.confirm('sure', 'Delete all?'), ctx.effect('reserve', () => 1)])
-    expect(await outruns(beside)).toEqual([])
+    const before: Handler = (ctx) =>
+      Promise.all([ctx.effect('reserve', () => 1), ctx.confirm('sure', 'Delete all?')])
+    expect(await outruns(before)).toEqual([])
   })
 })
