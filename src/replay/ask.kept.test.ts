@@ -60,6 +60,15 @@ describe('an answer whose question the run has not reached', () => {
     expect(askedKeys(await flow.round({}, { handler: asksFirst(sure()) }))).toEqual(['sure'])
   })
 
+  it('R3 does not count for a question in other words that was shown since', async () => {
+    const flow = await upgraded(sure(), { sure: yes })
+    const { kept } = flow.journal
+    const handler = sure('Delete everything?')
+    await flow.round({}, { handler })
+    flow.journal = { ...flow.journal, kept }
+    expect(askedKeys(await flow.round({}, { handler }))).toEqual(['sure'])
+  })
+
   it('R3 is not kept if nobody had asked', async () => {
     const flow = await upgraded(sure(), { sure: yes, other: yes, first: text, __proto__: yes })
     expect(Object.keys(flow.journal.kept ?? {})).toEqual(['sure'])

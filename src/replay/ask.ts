@@ -86,7 +86,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
     const reworded = found !== undefined || (shown !== undefined && shown !== digest)
     if (reworded) return mayReword(run, key) ? openQuestion(run, key, question, digest) : undefined
     if (arrived) return question.take(arrived.answer, run.platform.now())
-    if (kept) return question.take(kept.answer, run.roundAt)
+    if (kept?.question === digest) return question.take(kept.answer, run.roundAt)
     const counts = question.unasked && (unasked || !anchored)
     const answer = counts && answers && Object.hasOwn(answers, key) ? answers[key] : undefined
     if (answer === undefined) return openQuestion(run, key, question, digest)
