@@ -426,6 +426,18 @@ describe('a tool that checks the events of its hooks', () => {
     expect(await server.deliver(id, { subject: 'ann' })).toEqual({ kind: 'accepted' })
   })
 
+  it('G3 takes the event that was checked, whatever its sender or the check does with theirs', async () => {
+    const event = { subject: 'ann' }
+    const { server, task, id } = await connect(async (given: { subject: string }, facts) => {
+      const verdict = await sameUser(given, facts)
+      event.subject = 'eve'
+      given.subject = 'eve'
+      return verdict
+    })
+    expect(await server.deliver(id, event)).toEqual({ kind: 'accepted' })
+    expect(textOf(await settled(server, task))).toBe('ann')
+  })
+
   it('G3 may check more than the release that opened the hook', async () => {
     const { store, id } = await connect(undefined)
     const newer = instance(store, [], () => false)

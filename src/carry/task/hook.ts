@@ -171,14 +171,16 @@ export async function deliverEvent(
   tasks: TaskHost,
   find: (tool: string) => Target | undefined,
   id: string,
-  event: unknown,
+  given: unknown,
 ): Promise<EventDelivery> {
   await host.keys.ready()
   const name = openId(host, id)
   if (name === undefined) return { kind: 'unknown' }
   const of = { id: name.task, owner: { tenant: host.audience, principal: name.principal } }
-  const notJson = whyNotJson(event) ?? (event === undefined ? 'it is undefined' : undefined)
+  const notJson = whyNotJson(given) ?? (given === undefined ? 'it is undefined' : undefined)
   if (notJson !== undefined) return rejected(`The event must be plain JSON: ${notJson}`)
+  // Read once: what is checked is what the hook takes, whatever the sender does with its object meanwhile.
+  const event = copyJson(given)
   const slot = await findSlot(tasks, of, name.key)
   // The time of a hook that is over is for the store to notice.
   if (slot?.kind === 'open') {
