@@ -2,6 +2,7 @@
 
 import type { Bus, RecordStore, ServerOptions, Store } from 'rondo'
 import { expect, it } from 'vitest'
+import { RondoError } from '../../src/errors.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
@@ -436,4 +437,89 @@ it('T33 H2 a token with less scope than a call needs neither answers nor resumes
   const rest = await resumes(stream.ids[0], {})
   expect(await responseOf(rest)).toMatchObject({ result: { content: [{ text: 'paid' }] } })
   expect((await resumes(stream.ids[0], less)).status).toBe(403)
+})
+
+it.each([
+  ['asked', false],
+  ['took the call over', true],
+])('J1 R11 a result that cannot be stored is sent by the instance that %s', async (_who, isTaken) => {
+  const store = createMemoryStore()
+  const failing = meddled(store, async (record, run) => {
+    if (record.owner.startsWith('ended ')) throw new RondoError('STORE_UNAVAILABLE')
+    return run()
+  })
+  const { connect, route, vanish } = await startFleet(2, () => ({ store: failing }))
+  const client = await connect()
+  route(0)
+  const first = await client.post(ask)
+  const id = await questionOf(first)
+  let stream = first
+  if (isTaken) {
+    await first.drop()
+    vanish(0)
+    route(1)
+    stream = await client.get({ 'last-event-id': first.ids.at(-1) ?? '' })
+  }
+  route(isTaken ? 1 : 0)
+  expect((await client.respond(id, named('Ada'))).status).toBe(202)
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+})
+
+it('R11 a store that is away is a 503 in sessions, and two lines in the log, whatever fails meanwhile', async () => {
+  const store = createMemoryStore()
+  const { records } = store
+  if (!records) throw new Error('the store has no records')
+  let isAway = false
+  let touched = 0
+  const check = (): void => {
+    if (isAway) throw new RondoError('STORE_UNAVAILABLE')
+  }
+  const absent: RecordStore = {
+    async get(id) {
+      check()
+      return records.get(id)
+    },
+    async put(record) {
+      check()
+      return records.put(record)
+    },
+    async touch(ids) {
+      touched += 1
+      check()
+      await records.touch(ids)
+    },
+    async remove(id) {
+      check()
+      await records.remove(id)
+    },
+  }
+  const options = { store: { ...store, records: absent }, tasks: { leaseMs: 150 } }
+  const { connect, instances } = await startFleet(1, () => options)
+  const client = await connect()
+  const stream = await client.post(ask)
+  const id = await questionOf(stream)
+  isAway = true
+  const statuses = [
+    (await client.post({ jsonrpc: '2.0', id: 9, method: 'ping' })).status,
+    (await client.post({ ...ask, id: 6 })).status,
+    (await client.get()).status,
+    (await client.respond(id, named('Ada'))).status,
+    (await client.remove()).status,
+  ]
+  expect(statuses).toEqual([503, 503, 503, 503, 503])
+  const beats = async (): Promise<void> => {
+    const before = touched
+    await until('two more signs of life', () => touched >= before + 2)
+  }
+  await beats()
+  isAway = false
+  await beats()
+  expect((await client.respond(id, named('Ada'))).status).toBe(202)
+  expect(await responseOf(stream)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })
+  const warnings = instances[0]?.events.filter(({ event }) => event === 'warning')
+  expect(warnings).toHaveLength(2)
+  expect(warnings?.[0]).toMatchObject({ error: { code: 'STORE_UNAVAILABLE' } })
+  expect(warnings?.[1]).toMatchObject({
+    message: expect.stringMatching(/^The store works again after [\d.]+ s; 5 requests failed meanwhile$/),
+  })
 })

@@ -4,7 +4,7 @@
  * begins with `initialize`; after that, every message that does not claim a newer version belongs to it.
  */
 
-import { RondoError } from '../../errors.ts'
+import { isStoreFault, RondoError } from '../../errors.ts'
 import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../../protocol/call.ts'
@@ -93,7 +93,7 @@ export function dispatch(
     case 'session': {
       const { call } = decoded
       const answer = (reply: OlderReply): void => path.respond(dialect.encodeReply(call.id, reply))
-      const fail = (error: unknown): void => answer(toFailure(error, context.onError))
+      const fail = (error: unknown): void => answer(toFailure(error, context))
       try {
         const applying = applySessionCall(context, session, call)
         return isThenable(applying) ? void applying.then(() => answer(EMPTY)).catch(fail) : answer(EMPTY)
@@ -171,10 +171,7 @@ function dispatchCall(
     const json = encodeReply(call.id, ending)
     if (!hold?.isKept) return () => path.respond(json)
     // If another instance has the call by now, it sends the response.
-    const settling = hold.settle(json).catch((error: unknown) => {
-      context.onError(error)
-      return true
-    })
+    const settling = hold.settle(json)
     return () => settling.then((isOurs) => path.respond(isOurs ? json : undefined))
   }
   const answer = async (): Promise<CallEnding> => {
@@ -221,7 +218,8 @@ function applySessionCall(
   return call.kind === 'ping' ? undefined : older.shared.change(session, call)
 }
 
-function toFailure(error: unknown, onError: (error: unknown) => void): OlderReply {
+function toFailure(error: unknown, { older, onError }: DispatchContext): OlderReply {
+  if (isStoreFault(error)) older.storeFailed(error)
   return error instanceof RondoError ? { kind: 'error', error } : internalError(error, onError)
 }
 

@@ -8,7 +8,7 @@
  */
 
 import { type Need, scopesOfTask, withNeed } from '../../carry/scope.ts'
-import { RondoError } from '../../errors.ts'
+import { isStoreFault, RondoError } from '../../errors.ts'
 import type { InFlight } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { Principal, RequestId } from '../../protocol/call.ts'
@@ -54,9 +54,7 @@ function createSessionExchange(options: PostOptions): SessionExchange {
     }
     try {
       const serving = serve()
-      serving?.catch((error: unknown) =>
-        refuse(error instanceof RondoError ? error : internalError(error, options.onError).error),
-      )
+      serving?.catch((error: unknown) => refuse(failureOf(options, error)))
     } catch (error) {
       if (!(error instanceof RondoError)) throw error
       refuse(error)
@@ -249,7 +247,7 @@ export function deliver(
   posted: Posted,
   begin?: DispatchContext['begin'],
 ): void {
-  const { access, onError } = options
+  const { access } = options
   if (!access.active) return deliverAdmitted(options, session, version, decoded, posted, begin)
   const isCall = (one: SessionMessage) => one.kind === 'call' || one.kind === 'session'
   const calls = decoded.flatMap((one) => (one.kind === 'call' || one.kind === 'session' ? [one.call] : []))
@@ -272,23 +270,21 @@ export function deliver(
   admitting
     .then(follow)
     .catch((error: unknown) => {
-      const known = error instanceof RondoError ? error : internalError(error, onError).error
-      posted.outlet.fail(refusal(known, idOf(posted.message)))
+      posted.outlet.fail(refusal(failureOf(options, error), idOf(posted.message)))
     })
     .finally(posted.load?.hold())
 }
 
-function accept(
-  answering: readonly Promise<unknown>[],
-  outlet: Outlet,
-  onError: (error: unknown) => void,
-): void {
+function accept(options: PostOptions, answering: readonly Promise<unknown>[], outlet: Outlet): void {
   Promise.all(answering)
     .then(() => outlet.send(ACCEPTED))
-    .catch((error: unknown) => {
-      const known = error instanceof RondoError ? error : internalError(error, onError).error
-      outlet.fail(refusal(known))
-    })
+    .catch((error: unknown) => outlet.fail(refusal(failureOf(options, error))))
+}
+
+/** The error that a request fails with. What the operator has to know of it is logged. */
+function failureOf({ older, onError }: PostOptions, error: unknown): RondoError {
+  if (isStoreFault(error)) older.storeFailed(error)
+  return error instanceof RondoError ? error : internalError(error, onError).error
 }
 
 /** The operator has to act, so it is logged too. */
@@ -338,7 +334,7 @@ function deliverAdmitted(
   }
   if (requests.length === 0) {
     // An answer is acknowledged when it is in the store.
-    if (answering.length > 0) return accept(answering, outlet, onError)
+    if (answering.length > 0) return accept(options, answering, outlet)
     if (decoded.some((one) => one.kind === 'answer' && session.isAstray(one.id))) throw astray(service)
     return outlet.send(ACCEPTED)
   }

@@ -14,7 +14,7 @@
 
 import type { FlowHost } from '../../carry/host.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import { RondoError } from '../../errors.ts'
+import { isStoreFault, RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { PeerAnswer, Principal, RequestId } from '../../protocol/call.ts'
 import { type Claims, decodeClaims, encodeClaims } from '../../seal/state.ts'
@@ -60,7 +60,7 @@ export interface CallRecord {
 export interface CallHold extends CallKeeper {
   /** The line of the call. */
   attach(line: SessionLine): void
-  /** Keeps the response. Resolves with false if another instance has the call by now. */
+  /** Keeps the response. Resolves with false if another instance has the call by now. Never rejects. */
   settle(json: string): Promise<boolean>
   /** True once the call has been kept. */
   readonly isKept: boolean
@@ -116,7 +116,10 @@ export function createKeptCalls(
 
   const later = (work: Promise<unknown>): void => {
     const settled = work
-      .catch((error) => host.log({ event: 'warning', message: 'A waiting call could not be kept', error }))
+      .catch((error) => {
+        if (isStoreFault(error) && host.storeWatch?.isSaid()) return
+        host.log({ event: 'warning', message: 'A waiting call could not be kept', error })
+      })
       .finally(() => writing.delete(settled))
     writing.add(settled)
   }
@@ -267,11 +270,16 @@ export function createKeptCalls(
           const stored = storing.then((outcome) =>
             outcome === 'limit' ? records.remove(place).then(() => outcome) : outcome,
           )
-          later(stored.catch(() => {}))
-          const outcome = await stored
-          if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
-          // A record that expired while the handler ran says nothing about other instances.
-          return outcome !== 'unchanged' || (await find(session, stream)) === undefined
+          later(stored)
+          try {
+            const outcome = await stored
+            if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
+            // A record that expired while the handler ran says nothing about other instances.
+            return outcome !== 'unchanged' || (await find(session, stream)) === undefined
+          } catch {
+            // Only a client that loses its stream now would miss the response.
+            return true
+          }
         },
         drop() {
           if (!held.delete(stream) && !isKept) return

@@ -105,6 +105,8 @@ export interface Older {
   notifyOfTask(session: Session, task: TaskState, call: OlderCall, principal: Principal | undefined): void
   /** Called when something was declared or removed. */
   changed(listing: Listing): void
+  /** Counts a request that failed because of the store, and logs it if the log does not say yet that the store fails. */
+  storeFailed(error: RondoError): void
 }
 
 interface OlderOptions extends GreetOptions {
@@ -186,6 +188,7 @@ export function createOlder(options: OlderOptions): Older | undefined {
       )
     },
     changed: (listing) => catalog.invalidate(listing),
+    storeFailed: (error) => void toErrorReply(error, host),
   }
 }
 
