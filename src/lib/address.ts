@@ -12,7 +12,7 @@ export function isLoopback(host: string): boolean {
   const name = normalize(host)
   if (name === undefined) return false
   const bytes = bytesOf(name)
-  if (bytes !== undefined) return contains(LOOPBACK, embeddedIn(bytes) ?? bytes)
+  if (bytes !== undefined) return contains(LOOPBACK, contains(MAPPED, bytes) ? bytes.slice(12) : bytes)
   return name === 'localhost' || name.endsWith('.localhost')
 }
 
@@ -29,8 +29,9 @@ export function isPublic(host: string): boolean {
   return !contains(NOT_PUBLIC, address) && (address.length === 4 || contains(UNICAST, address))
 }
 
-/** Names that stand for something only in the network where they are used. */
-const INTERNAL_NAME = /\.(?:localhost|local|internal|home\.arpa)$/
+/** Names that stand for something only in the network where they are used: registered ones, those of RFC 6762 appendix G, and a cluster's. */
+const INTERNAL_NAME =
+  /\.(?:localhost|localdomain|local|internal|home\.arpa|intranet|private|corp|home|lan|svc)$/
 
 const HOST = /^[\w.:[\]-]+$/
 
@@ -86,7 +87,9 @@ function embeddedIn(address: Bytes): Bytes | undefined {
 }
 
 const LOOPBACK = ['127.0.0.0/8', '::1/128'].map(toRange)
-const EMBEDDING = ['::ffff:0:0/96', '64:ff9b::/96'].map(toRange)
+const MAPPED = ['::ffff:0:0/96'].map(toRange)
+/** What is translated is on the other side of a gateway, even if it says 127.0.0.1. */
+const EMBEDDING = [...MAPPED, toRange('64:ff9b::/96')]
 const UNICAST = ['2000::/3'].map(toRange)
 
 /** From IANA's registries of special-purpose addresses: what is not globally reachable, and what leads to another address. */
@@ -96,6 +99,8 @@ const NOT_PUBLIC = [
   '100.64.0.0/10',
   '127.0.0.0/8',
   '169.254.0.0/16',
+  // The host of a virtual machine in Azure, which no other network leads to.
+  '168.63.129.16/32',
   '172.16.0.0/12',
   '192.0.0.0/24',
   '192.0.2.0/24',
