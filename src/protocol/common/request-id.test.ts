@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { createIdReader, readRequestId } from './request-id.ts'
 
 describe('readRequestId', () => {
@@ -12,6 +12,12 @@ describe('readRequestId', () => {
     ],
     ['N3 an unfinished message', `{"id": 7 ,"method":"m","params":${'['.repeat(5000)}`, 7],
     ['N3 an escaped name', '{"\\u0069d":3,"method":"m"}', 3],
+    ['N3 a name between spaces', '{\n  "jsonrpc" : "2.0",\n  "id" : 4,\n  "method" : "m",', 4],
+    [
+      'N3 names that are escaped throughout',
+      '{"\\u006d\\u0065\\u0074\\u0068\\u006f\\u0064":"m","\\u0069\\u0064":8,',
+      8,
+    ],
     ['two ids', '{"id":1,"id":2,"method":"m"}', null],
     ['two ids, one of them escaped', '{"id":1,"method":"m","\\u0069d":2}', null],
     ['a response', '{"id":1,"result":{"method":"m"}}', null],
@@ -26,6 +32,16 @@ describe('readRequestId', () => {
     ['nothing', '', null],
   ])('reads the id of %s', (_, text, id) => {
     expect(readRequestId(text)).toBe(id)
+  })
+
+  it.each([
+    ['members', '"other1":1,'],
+    ['ids', '"id":1,'],
+  ])('N3 parses the id and little else, although a message has 10,000 %s', (_, member) => {
+    const parse = vi.spyOn(JSON, 'parse')
+    onTestFinished(() => parse.mockRestore())
+    readRequestId(`{"id":1,"method":"m",${member.repeat(10_000)}`)
+    expect(parse.mock.calls.length).toBeLessThan(5)
   })
 
   it('agrees with JSON.parse, however the bytes are cut', () => {

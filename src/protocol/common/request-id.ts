@@ -35,8 +35,8 @@ export function createIdReader(): IdReader {
   let inString = false
   let isEscaped = false
   let isObject = false
-  /** The name of the member whose value is being read, at the top of the message. */
-  let name: unknown
+  /** The name of the member whose value is being read, at the top of the message, if it matters. */
+  let name: 'id' | 'method' | undefined
   let token: number[] = []
   let ids: unknown[] = []
   let isRequest = false
@@ -65,7 +65,7 @@ export function createIdReader(): IdReader {
       endMember()
       return false
     } else if (depth === 1 && c === COLON) {
-      name = read(token)
+      name = nameOf(token)
       token = []
       return false
     }
@@ -74,7 +74,8 @@ export function createIdReader(): IdReader {
 
   return {
     push(bytes) {
-      for (let i = 0; i < bytes.length; i++) {
+      // With two ids it is decided that there is none.
+      for (let i = 0; i < bytes.length && ids.length < 2; i++) {
         const c = bytes[i] as number
         if (inString) {
           if (isEscaped) isEscaped = false
@@ -91,10 +92,24 @@ export function createIdReader(): IdReader {
   }
 }
 
+/** The characters of "method" if each of them is escaped. */
+const LONGEST_NAME = 38
+
+/** The name of a member, if it matters. A message may have a hundred thousand others, so few of them are parsed. */
+function nameOf(token: readonly number[]): 'id' | 'method' | undefined {
+  const [from, to] = [token.indexOf(QUOTE), token.lastIndexOf(QUOTE)]
+  if (to - from >= LONGEST_NAME) return undefined
+  const text = String.fromCharCode(...token.slice(from, to + 1))
+  const name = text.includes('\\') ? read(token) : text.slice(1, -1)
+  return name === 'id' || name === 'method' ? name : undefined
+}
+
+const decoder = new TextDecoder()
+
 function read(token: readonly number[]): unknown {
   if (token.length === 0 || token.length > MAX_ID) return undefined
   try {
-    return JSON.parse(new TextDecoder().decode(Uint8Array.from(token)))
+    return JSON.parse(decoder.decode(Uint8Array.from(token)))
   } catch {
     return undefined
   }
