@@ -200,7 +200,8 @@ export function startClaimLoop(
       if (!armAgain) setAlarm(ms === 0 ? missedMs : ms)
       missedMs = ms === 0 ? Math.min(missedMs * 2, options.pollMs) : MISSED_MS
     } catch (error) {
-      emit({ kind: 'store-error', during: 'claim', error })
+      // A loop that has stopped does not wait for the next task, and its store may be closed.
+      if (!stopping) emit({ kind: 'store-error', during: 'claim', error })
     }
     arming = false
     if (armAgain) return arm()

@@ -526,4 +526,21 @@ describe('a task that is due at a time', () => {
     await clock.pass(1000)
     expect(turns).toEqual(['sleeps 1', 'other 1', 'from elsewhere 1', 'sleeps 2'])
   })
+  it('is not looked for by a worker that has stopped, whose store may be closed', async () => {
+    for (const stops of [false, true]) {
+      events.length = 0
+      let fail = (_error: Error) => {}
+      const nextDueMs = () =>
+        new Promise<undefined>((_resolve, reject) => {
+          fail = reject
+        })
+      const serving = await engineOn({}, broken({ nextDueMs })).serve(heldTurn().run)
+      await clock.pass(1)
+      if (stops) await serving.stop()
+      fail(new Error('This store is closed'))
+      await clock.pass(1)
+      expect(kinds().includes('store-error')).toBe(!stops)
+      await serving.stop()
+    }
+  })
 })
