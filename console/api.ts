@@ -1,5 +1,6 @@
 /** How the page talks to its supervisor: events as a stream, actions as requests; both with the token of the address. */
 
+import type { EventDelivery } from '../src/carry/task/hook.ts'
 import type { CallReply } from '../src/cli/console/calls.ts'
 import type { Action, ActionKind, ConsoleEvent, Served } from '../src/cli/console/event.ts'
 import type { Tool } from '../src/protocol/wire.ts'
@@ -19,7 +20,7 @@ export interface Api {
   /** Polls a task, after answering or cancelling it. */
   task(id: string, change?: { answers?: object; cancel?: boolean }): Promise<unknown>
   /** Delivers an event to a hook. */
-  deliver(hook: string, event: unknown): Promise<unknown>
+  deliver(hook: string, event: unknown): Promise<EventDelivery>
   /** Examines the server as `rondo doctor` does; the findings arrive as an event. */
   examine(request: object): Promise<unknown>
   /** Delivers batches of events until the signal fires; reconnects where it left off. */

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
-import { type ActionKind, EXPECTED, type Served } from '../src/cli/console/event.ts'
+import { type ActionKind, EXPECTED, type Served, sayDelivery } from '../src/cli/console/event.ts'
 import { cleanText } from '../src/form/clean-text.ts'
 import type { Api } from './api.ts'
 import { toTest } from './export.ts'
@@ -331,7 +331,8 @@ export function Deliver({
   const deliver = async (hook: string): Promise<void> => {
     setProblem('')
     try {
-      await api.deliver(hook, JSON.parse(text))
+      const delivery = await api.deliver(hook, JSON.parse(text))
+      if (delivery.kind !== 'accepted') setProblem(sayDelivery(delivery))
     } catch (error) {
       setProblem(error instanceof SyntaxError ? 'This is not JSON' : (error as Error).message)
     }

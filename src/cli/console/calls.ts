@@ -98,9 +98,9 @@ export function createCalls({ mcp, proxy, book, fleet, examine }: CallsOptions):
     },
     async deliver(given) {
       if (!isRecord(given) || typeof given.hook !== 'string') throw new ActionError('Name a hook')
-      const { kind, problem } = await fleet.deliver(given.hook, given.event)
-      if (kind === 'accepted') return { kind }
-      throw new ActionError(problem ?? DELIVERIES[kind] ?? kind)
+      const delivery = await fleet.deliver(given.hook, given.event)
+      if (delivery.kind === 'failed') throw new ActionError(delivery.problem)
+      return delivery
     },
     async examine(given) {
       const { tool, args = {} } = isRecord(given) ? given : {}
@@ -136,12 +136,6 @@ export function createCalls({ mcp, proxy, book, fleet, examine }: CallsOptions):
       }
     },
   }
-}
-
-const DELIVERIES: Readonly<Record<string, string>> = {
-  duplicate: 'The hook has an event already, and keeps that one',
-  closed: 'The hook takes no event any more: its time is up, or its task has ended',
-  unknown: 'There is no such hook, or it has expired',
 }
 
 /** The owner of a task alone can see it. */

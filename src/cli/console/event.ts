@@ -1,5 +1,6 @@
 /** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
 
+import type { EventDelivery } from '../../index.ts'
 import type { Development, TracedOperation, UnendedRound } from '../../serve/development.ts'
 import type { DoctorFinding } from '../doctor/probe.ts'
 
@@ -169,10 +170,22 @@ export type SupervisorMessage =
   | { readonly kind: 'look' }
   | { readonly kind: 'deliver'; readonly id: number; readonly hook: string; readonly event: unknown }
 
-/** What became of an event, as `server.deliver` says; or why it could not be delivered. */
-export interface DeliveryReport {
-  readonly kind: string
-  readonly problem?: string
+/** What became of an event, as `server.deliver` says; or why that is not known. */
+export type DeliveryReport = EventDelivery | { readonly kind: 'failed'; readonly problem: string }
+
+export function sayDelivery(delivery: EventDelivery): string {
+  switch (delivery.kind) {
+    case 'accepted':
+      return 'The hook has the event. Its task continues where the server runs.'
+    case 'duplicate':
+      return 'The hook had an event before, and keeps that one.'
+    case 'closed':
+      return 'The hook takes no event any more: its time is up, or its task has ended.'
+    case 'rejected':
+      return `The event was rejected, and the hook stays open: ${delivery.problem}`
+    case 'unknown':
+      return 'No hook has this id here. It is wrong or has expired, or a server with other keys, another name or another store opened it.'
+  }
 }
 
 /** What a file exports: under which name, whether as a function, and created with which package. */

@@ -172,10 +172,15 @@ export function createFleet(options: FleetOptions): LocalFleet {
       return slot?.port === undefined ? undefined : { name: slot.name, port: slot.port }
     },
     async deliver(hook, event) {
-      const { child } = slots.find((slot) => slot.state === 'up') ?? {}
-      if (child === undefined) return { kind: 'rejected', problem: 'No instance is up' }
-      delivered += 1
-      return deliverTo(child, { kind: 'deliver', id: delivered, hook, event })
+      let report: DeliveryReport = { kind: 'failed', problem: 'No instance is up' }
+      // A store in memory is only in the instance that runs the task.
+      for (const { child } of slots.filter((slot) => slot.state === 'up')) {
+        if (child === undefined) continue
+        delivered += 1
+        report = await deliverTo(child, { kind: 'deliver', id: delivered, hook, event })
+        if (report.kind !== 'unknown') return report
+      }
+      return report
     },
     async start() {
       const [first, ...others] = slots
@@ -273,7 +278,11 @@ function deliverTo(
     const read = (reply: InstanceMessage): void => {
       if (reply.kind === 'delivered' && reply.id === message.id) end(reply.delivery)
     }
-    const gone = (): void => end({ kind: 'rejected', problem: 'The instance ended before it responded' })
+    const gone = (): void =>
+      end({
+        kind: 'failed',
+        problem: 'The instance ended before it responded. If the hook has the event, a second one is refused',
+      })
     child.on('message', read).once('exit', gone)
     child.send(message, (error) => error && gone())
   })

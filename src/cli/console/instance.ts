@@ -82,7 +82,7 @@ async function look(): Promise<void> {
 }
 
 let deliver = async (_hook: string, _event: unknown): Promise<DeliveryReport> => ({
-  kind: 'rejected',
+  kind: 'failed',
   problem: 'The console delivers events to servers of this package only',
 })
 
@@ -90,7 +90,7 @@ process.on('message', (message: SupervisorMessage) => {
   if (message.kind === 'look') return void look()
   const { id } = message
   deliver(message.hook, message.event)
-    .catch((error): DeliveryReport => ({ kind: 'rejected', problem: sayReason(error) }))
+    .catch((error): DeliveryReport => ({ kind: 'failed', problem: sayReason(error) }))
     .then((delivery) => send({ kind: 'delivered', id, delivery }))
 })
 
