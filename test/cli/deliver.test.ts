@@ -1,12 +1,14 @@
 /** `rondo deliver`: an event for a hook, from the command line. Needs the build. */
 
-import { writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
 import { EXITS } from '../../src/cli/command-line.ts'
+import { connect } from '../../src/client.ts'
 import { createServer, generateKey, type Server } from '../../src/index.ts'
 import { createSqliteStore } from '../../src/sqlite.ts'
+import { startConsole } from '../support/console-process.ts'
 import { follow, send } from '../support/task-client.ts'
 import { useCliHome } from '../support/use-cli.ts'
 
@@ -89,6 +91,70 @@ describe('rondo deliver', () => {
     })
     await send(server, 'tools/call', { name: 'order', arguments: {} })
     expect(await home.run(['deliver', file, await opened, '{"cents":500}'])).toMatchObject({ code: 0 })
+  })
+
+  it('G6 delivers through a console to the instance that alone has the task in its store', async () => {
+    const desk = await startConsole({
+      source: `import { createServer } from '${built('index')}'
+        import { createSqliteStore } from '${built('sqlite')}'
+        import { appendFileSync } from 'node:fs'
+        const store = createSqliteStore({ file: process.pid + '.db' })
+        const server = createServer({ name: 'shop', version: '1', store })
+        server.tool('order', { task: 'always' }, async (_args, ctx) => {
+          const paid = await ctx.hook('paid', { schema: ${JSON.stringify(CENTS)} })
+          await ctx.step('open', () => appendFileSync(process.pid + '.open', paid.id + '\\n'))
+          const { cents } = await paid.received()
+          await ctx.step('note', () => appendFileSync(process.pid + '.paid', String(cents)))
+        })
+        export default server`,
+      args: ['--no-watch'],
+    })
+    const read = (ending: string): string[] =>
+      readdirSync(desk.folder)
+        .filter((name) => name.endsWith(ending))
+        .map((name) => readFileSync(join(desk.folder, name), 'utf8'))
+    try {
+      const client = await connect(desk.mcp)
+      // The console hands calls to its instances in turn.
+      const order = async (): Promise<number> => {
+        await client.start({ method: 'tools/call', name: 'order', arguments: {} })
+        return read('.open').length
+      }
+      await expect.poll(order).toBe(2)
+      await client.close()
+      const [first = '', second = ''] = read('.open').map((ids) => ids.slice(0, ids.indexOf('\n')))
+      const deliver = (...words: string[]) => home.run(['deliver', ...words])
+      expect(await deliver(desk.page, first, '{"cents":"many"}')).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('rejected, and the hook stays open'),
+      })
+      expect(await deliver(`${desk.page}/tasks`, first, '{"cents":1}')).toMatchObject({ code: 0 })
+      expect(await deliver(desk.page, second, '{"cents":2}', '--json')).toMatchObject({
+        code: 0,
+        stdout: expect.stringContaining('"kind": "accepted"'),
+      })
+      await expect.poll(() => read('.paid').sort()).toEqual(['1', '2'])
+      expect(await deliver(desk.page, 'h.made-up', '{}')).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('No hook has this id here'),
+      })
+      expect(await deliver(`${desk.origin}/#guessed`, second, '{}')).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining('use the address that it printed'),
+      })
+    } finally {
+      await desk.stop()
+    }
+    expect((await home.run(['deliver', desk.page, 'h.x', '{}'])).code).toBe(EXITS.unreachable.code)
+  })
+
+  it('sends the token of a console to this machine only, and needs it', async () => {
+    for (const address of ['http://127.0.0.1:9', 'http://example.com/#token', 'https://127.0.0.1:9/#token']) {
+      expect(await home.run(['deliver', address, 'h.x', '{}'])).toMatchObject({
+        code: EXITS.usage.code,
+        stderr: expect.stringContaining('with the token'),
+      })
+    }
   })
 
   it('refuses what is not JSON, a file that is not there, and a file whose server has no store', async () => {

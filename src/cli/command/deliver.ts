@@ -1,38 +1,44 @@
 /**
  * `rondo deliver`: tries a hook from the command line. Runs the file's own `server.deliver`, with its name, keys, store and
- * checks, in a process that serves nothing and runs no tasks: whichever process serves the store continues the task.
+ * checks, in a process that serves nothing and runs no tasks: whichever process serves the store continues the task. Given the
+ * address of a console, an instance of that console does it, which may have its store in memory.
  */
 
 import { spawn } from 'node:child_process'
 import { resolve } from 'node:path'
 import type { EventDelivery } from '../../index.ts'
+import { LOOPBACK_NAMES } from '../../lib/address.ts'
+import { isRecord } from '../../lib/json.ts'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, CommandError, usageError } from '../command-line.ts'
 import { scriptArgs } from '../connection.ts'
+import { sayDelivery } from '../console/event.ts'
 import { serverEnv } from '../home.ts'
 import { type Io, printJson, readStdin, tell } from '../io.ts'
 import { firstReport, isFile } from './play.ts'
 
 export const deliverCommand: Command = {
   name: 'deliver',
-  usage: '<file> <hook id> <json>',
+  usage: '<file> | <console> <hook id> <json>',
   summary: 'delivers an event to a hook, as the server of the file would',
   details: [
     'The file exports a server, as for "rondo play", with the store in which the task is. A store in memory is in the process',
-    'that serves it, and cannot be reached from here. "-" reads the JSON from stdin.',
+    'that serves it: serve the file with "rondo console", and name the address of the page that it prints, with the token.',
+    '"-" reads the JSON from stdin.',
   ],
   options: JSON_OPTION,
   async run({ io, words, options }) {
-    const [file, hook, given, ...others] = words
-    if (file === undefined || hook === undefined || given === undefined || others.length > 0)
-      throw usageError('Name a file that exports a server, the id of a hook, and the event as JSON')
-    const path = resolve(io.cwd, file)
-    if (!isFile(path)) throw usageError(`No such file: ${path}`)
+    const [where, hook, given, ...others] = words
+    if (where === undefined || hook === undefined || given === undefined || others.length > 0)
+      throw usageError(
+        'Name a file that exports a server or the address of a console, the id of a hook, and the event as JSON',
+      )
+    const deliver = /^https?:/i.test(where) ? throughConsole(where) : withFile(resolve(io.cwd, where))
     const event = given === '-' ? await readStdin(io) : given
     if (!isJson(event)) throw usageError('The event must be JSON, such as {"cents":500}')
-    const delivery = await deliverIn(io, path, hook, event)
+    const delivery = await deliver(io, hook, event)
     if (options.flag('json')) printJson(io, delivery)
-    else tell(io, say(delivery))
+    else tell(io, sayDelivery(delivery))
     return delivery.kind === 'accepted' ? 'done' : 'failed'
   },
 }
@@ -44,6 +50,54 @@ function isJson(text: string): boolean {
   } catch {
     return false
   }
+}
+
+type Deliver = (io: Io, hook: string, event: string) => Promise<EventDelivery>
+
+function withFile(path: string): Deliver {
+  if (!isFile(path)) throw usageError(`No such file: ${path}`)
+  return (io, hook, event) => deliverIn(io, path, hook, event)
+}
+
+/** The token goes to this machine only: nowhere else is a console. */
+function throughConsole(address: string): Deliver {
+  const url = URL.canParse(address) ? new URL(address) : undefined
+  // The page adds what it shows after a slash.
+  const [token] = url?.hash.slice(1).split('/') ?? []
+  if (url === undefined || url.protocol !== 'http:' || !LOOPBACK_NAMES.includes(url.hostname) || !token)
+    throw usageError(
+      'Name the address of the page as "rondo console" printed it, with the token, such as http://127.0.0.1:3000/#…',
+    )
+  return (io, hook, event) => deliverAt(io, url.origin, token, hook, event)
+}
+
+async function deliverAt(
+  io: Io,
+  origin: string,
+  token: string,
+  hook: string,
+  event: string,
+): Promise<EventDelivery> {
+  const request = {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ hook, event: JSON.parse(event) }),
+    redirect: 'error',
+    signal: io.signal,
+  } as const
+  const response = await fetch(`${origin}/api/deliveries`, request).catch((cause) => {
+    throw new CommandError('unreachable', `No console answers at ${origin}: is it running?`, { cause })
+  })
+  if (response.status === 401)
+    throw new CommandError(
+      'failed',
+      `The token is not that of the console at ${origin}: use the address that it printed`,
+    )
+  const text = await response.text()
+  const reply: unknown = isJson(text) ? JSON.parse(text) : undefined
+  if (response.ok && isRecord(reply) && typeof reply.kind === 'string') return reply as EventDelivery
+  const reason = isRecord(reply) && typeof reply.error === 'string' ? reply.error : `HTTP ${response.status}`
+  throw new CommandError('failed', `Cannot deliver at ${origin}: ${reason}`)
 }
 
 async function deliverIn(io: Io, path: string, hook: string, event: string): Promise<EventDelivery> {
@@ -62,20 +116,5 @@ async function deliverIn(io: Io, path: string, hook: string, event: string): Pro
   } finally {
     io.signal.removeEventListener('abort', stop)
     stop()
-  }
-}
-
-function say(delivery: EventDelivery): string {
-  switch (delivery.kind) {
-    case 'accepted':
-      return 'The hook has the event. Its task continues where the server runs.'
-    case 'duplicate':
-      return 'The hook had an event before, and keeps that one.'
-    case 'closed':
-      return 'The hook takes no event any more: its time is up, or its task has ended.'
-    case 'rejected':
-      return `The event was rejected, and the hook stays open: ${delivery.problem}`
-    case 'unknown':
-      return 'No hook has this id here. It is wrong or has expired, or the file uses other keys, another name or another store than the server that opened it.'
   }
 }
