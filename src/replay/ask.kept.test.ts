@@ -10,7 +10,9 @@ import {
   returned,
   textQuestion,
 } from '../../test/support/replay-flow.ts'
+import { createRecord } from '../journal/journal.ts'
 import type { Context } from '../tool/context.ts'
+import { MANUAL } from './question.ts'
 
 const yes = accept({ confirm: true })
 const text = accept({ value: 'x' })
@@ -77,6 +79,26 @@ describe('an answer whose question the run has not reached', () => {
     expect(unasked.journal.kept).toBeUndefined()
   })
 
+  it('R3 is not kept if a handler of the manual form asked, which reads it from the request', async () => {
+    const flow = replayFlow(sure(), { anchored: true })
+    flow.asked = { sure: `${MANUAL}digest` }
+    await flow.round({ sure: yes }, { handler: asksFirst(sure()) })
+    expect(flow.journal.kept).toBeUndefined()
+  })
+
+  it.each([
+    ['Tip?', 'accept'],
+    ['Any tip?', undefined],
+  ])('N4 R3 counts for a standing offer only in the same words: %s', async (message, action) => {
+    const flow = await upgraded((ctx) => ctx.elicit('tip', textQuestion('Tip?')), { tip: text })
+    const handler = asksFirst(async (ctx) => (await ctx.offer('tip', textQuestion(message))).action)
+    const hooks = { open: async () => 'id', close: async () => {} }
+    const { ending } = await flow.round({ first: text }, { handler, scene: { hooks } })
+    expect(ending).toMatchObject(
+      action ? { kind: 'returned', value: action } : { kind: 'asking', events: new Set(['tip']) },
+    )
+  })
+
   it('R2 is not kept beside a recorded one', async () => {
     const flow = await upgraded(sure(), { sure: yes })
     flow.journal = {
@@ -85,6 +107,9 @@ describe('an answer whose question the run has not reached', () => {
     }
     await flow.round({}, { handler: asksFirst(() => 1) })
     expect(flow.journal.kept).toBeUndefined()
+    const record = createRecord(flow.journal)
+    record.keep('sure', { question: 'digest', answer: yes })
+    expect(record.takeKept('sure')).toBeUndefined()
   })
 
   it('N4 is kept when the instance releases the call before its question', async () => {

@@ -9,7 +9,7 @@ import {
   type ServerOptions,
   type ToolDefinition,
 } from 'rondo'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
@@ -424,6 +424,24 @@ describe('a tool that checks the events of its hooks', () => {
     for (const one of [...without, failing])
       await expect(one.deliver(id, { subject: 'ann' })).rejects.toThrow()
     expect(await server.deliver(id, { subject: 'ann' })).toEqual({ kind: 'accepted' })
+  })
+
+  it('G3 R11 does not wait for ever for a check, and stays open', async () => {
+    let settle: (error: Error) => void = () => {}
+    const never = new Promise<boolean>((_resolve, reject) => {
+      settle = reject
+    })
+    const { server, id } = await connect(() => never)
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      const delivering = expect(server.deliver(id, { subject: 'ann' })).rejects.toThrow('accept of the hook')
+      await vi.advanceTimersByTimeAsync(30_000)
+      await delivering
+    } finally {
+      vi.useRealTimers()
+    }
+    settle(new Error('late'))
+    expect(await server.hook(id)).toMatchObject({ kind: 'open' })
   })
 
   it('G3 takes the event that was checked, whatever its sender or the check does with theirs', async () => {

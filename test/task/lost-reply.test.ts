@@ -5,9 +5,10 @@
  */
 
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
-import { createServer, type Server, type ServerOptions } from 'rondo'
+import { type Context, createServer, inputRequired, type Server, type ServerOptions } from 'rondo'
 import { createRondo } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { Store } from '../../src/store/store.ts'
 import { connectOlder } from '../support/older-client.ts'
@@ -205,6 +206,99 @@ describe('a task', () => {
     }
     expect(new Set(ids).size).toBe(3)
     expect(world.paid.size).toBe(3)
+  })
+
+  describe('after two questions', () => {
+    const word = z.object({ value: z.string() })
+    const said = (value: string) => ({ action: 'accept', content: { value } })
+
+    /** Each begins a task when `a` and `b` are answered. The step returns something else each time it runs. */
+    const HANDLERS: Readonly<Record<string, (ctx: Context, looked: () => number) => Promise<unknown>>> = {
+      async asked(ctx, looked) {
+        const { value } = await ctx.ask('a', { message: 'A?', schema: word })
+        await ctx.step('look', looked)
+        await ctx.ask('b', { message: 'B?', schema: word })
+        await ctx.background()
+        return value
+      },
+      async manual(ctx) {
+        const { inputResponses, requestState } = ctx
+        if (requestState !== undefined) {
+          await ctx.background()
+          return requestState
+        }
+        const ask = (key: string, state?: string) => {
+          const requestedSchema = { type: 'object', properties: { value: { type: 'string' } } } as const
+          const params = { mode: 'form', message: `${key}?`, requestedSchema } as const
+          return inputRequired({
+            inputRequests: { [key]: { method: 'elicitation/create', params } },
+            requestState: state,
+          })
+        }
+        const first = inputResponses?.a as { content: { value: string } } | undefined
+        return first === undefined ? ask('a') : ask('b', first.content.value)
+      },
+    }
+
+    /** Returns a function that answers `a` and then `b`, and returns the id and the result of the task. */
+    async function open(name: string) {
+      let runs = 0
+      const server = createServer({
+        name: 'shop',
+        version: '1',
+        keys,
+        log: 'off',
+        store: createMemoryStore(),
+      })
+      closing.push(() => server.close())
+      server.tool(name, {}, async (_args, ctx) => (await HANDLERS[name]?.(ctx, () => ++runs)) as string)
+      const call = async (more: object) => (await send(server, 'tools/call', { name, ...more })).result
+      const { requestState: asksA } = (await call({})) ?? {}
+      return async (a: string): Promise<[id: string, text: string]> => {
+        const { requestState } = (await call({ requestState: asksA, inputResponses: { a: said(a) } })) ?? {}
+        const id = String((await call({ requestState, inputResponses: { b: said('same') } }))?.taskId)
+        return [id, JSON.stringify((await settled(server, id)).result)]
+      }
+    }
+
+    it.each(Object.keys(HANDLERS))('I4 differs if only the first answer differs: %s', async (name) => {
+      const answer = await open(name)
+      const [[one, first], [two, second]] = [await answer('first'), await answer('second')]
+      expect(one).not.toBe(two)
+      expect([first, second]).toEqual([expect.stringContaining('first'), expect.stringContaining('second')])
+    })
+
+    it.each(Object.keys(HANDLERS))('I5 R7 is one if only a step result differs: %s', async (name) => {
+      const answer = await open(name)
+      expect((await answer('same'))[0]).toBe((await answer('same'))[0])
+    })
+
+    it('I4 N4 differs by an answer that the rounds did not reach, and does not ask for it again', async () => {
+      const store = createMemoryStore()
+      let release = 1
+      const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store })
+      closing.push(() => server.close())
+      server.tool('pay', {}, async (_args, ctx) => {
+        if (release === 2) {
+          await ctx.ask('a', { message: 'A?', schema: word })
+          await ctx.background()
+        }
+        return (await ctx.confirm('sure', 'Pay?')) ? 'paid' : 'kept'
+      })
+      const call = async (more: object) => (await send(server, 'tools/call', { name: 'pay', ...more })).result
+      const { requestState: asksSure } = (await call({})) ?? {}
+      release = 2
+      const ends: string[] = []
+      const ids = new Set<unknown>()
+      for (const inputResponses of [yes, { sure: { action: 'decline' } }]) {
+        const { requestState } = (await call({ requestState: asksSure, inputResponses })) ?? {}
+        const { taskId } = (await call({ requestState, inputResponses: { a: said('same') } })) ?? {}
+        ids.add(taskId)
+        ends.push(JSON.stringify(await settled(server, String(taskId))))
+      }
+      expect(ends).toEqual([expect.stringContaining('paid'), expect.stringContaining('kept')])
+      expect(ids.size).toBe(2)
+    })
   })
 
   it('I5 that has expired is not begun again', async () => {

@@ -242,6 +242,14 @@ describe('a task that waits for longer than it lives otherwise', () => {
     }
   })
 
+  it.each(kinds)('G1 may wait for as long as it lives anyway, whatever the limit: %s', async (kind) => {
+    const made = patient({ ttlMs: 5 * DAY, maxTtlMs: DAY })
+    const task = made.task('wait', { kind, within: '3 days' })
+    await task.next()
+    await made.advance('3 days')
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: ENDS[kind] })
+  })
+
   it('G1 lives no longer than the limit, even if its wait ends shortly before', async () => {
     const made = patient({ maxTtlMs: 3 * DAY })
     const task = made.task('wait', { kind: 'hook', within: '2 days 23 hours' })
