@@ -196,6 +196,7 @@ export function createRegistry({
     }
     assertNew('tool', name, tools)
     assertOptions(`Tool "${name}"`, definition ?? null, TOOL)
+    assertHandler(`Tool "${name}"`, handler)
     if (!store) assertStore(name, definition)
     const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
     assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
@@ -245,6 +246,7 @@ export function createRegistry({
       if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
       assertOptions(`Prompt "${name}"`, definition ?? null, PROMPT)
+      assertHandler(`Prompt "${name}"`, handler)
       const input = compileInput(`prompt "${name}"`, definition.input)
       const { version, description, scopes } = definition
       const target = promptTarget(name, handler as never, { version, input, description, scopes })
@@ -257,6 +259,7 @@ export function createRegistry({
         throw misuse(`A resource needs a full URI, such as "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
       assertOptions(`Resource "${uri}"`, definition ?? null, RESOURCE)
+      assertHandler(`Resource "${uri}"`, handler)
       const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
       const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache, scopes })
       resources.set(uri, { row: row({ uri, name }, definition, { mimeType, size, annotations }), target })
@@ -265,6 +268,7 @@ export function createRegistry({
     template(uriTemplate, definition, handler) {
       assertNew('resource template', uriTemplate, templates)
       assertOptions(`Template "${uriTemplate}"`, definition ?? null, TEMPLATE)
+      assertHandler(`Template "${uriTemplate}"`, handler)
       const template = parseTemplate(uriTemplate)
       const { name, mimeType, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
       if (Array.isArray(scopes)) assertScopes(`The scopes of the template "${uriTemplate}"`, scopes)
@@ -319,6 +323,10 @@ function uncheckedScopes(
 function assertNew(kind: string, name: string, taken: ReadonlyMap<string, unknown>): void {
   if (taken.has(name))
     throw misuse(`The ${kind} "${name}" exists already. Names must be unique within a server.`)
+}
+
+function assertHandler(of: string, handler: unknown): void {
+  if (typeof handler !== 'function') throw misuse(`${of} needs a handler: a function, after the options.`)
 }
 
 function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHeader[] {

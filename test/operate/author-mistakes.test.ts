@@ -116,6 +116,20 @@ describe('a raw zod shape', () => {
   })
 })
 
+describe('a missing handler', () => {
+  const server = createServer({ name: 'bare', version: '1' })
+  const none = undefined as never
+
+  it.each<[string, () => void]>([
+    ['Tool "find"', () => server.tool('find', {}, none)],
+    ['Prompt "find"', () => server.prompt('find', {}, none)],
+    ['Resource "a://b"', () => server.resource('a://b', { name: 'b' }, none)],
+    ['Template "a://{b}"', () => server.template('a://{b}', { name: 'b' }, none)],
+  ])('is refused where it is declared: %s', (what, declare) => {
+    expect(declare).toThrow(`${what} needs a handler: a function, after the options.`)
+  })
+})
+
 describe('a misspelt argument of a call', () => {
   const bench = createBench((options) => {
     const server = createServer({ name: 'calls', version: '1', ...options })
