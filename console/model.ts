@@ -369,7 +369,7 @@ function formatUntil(at: number, now: number): string {
     ? `${s} s`
     : s < 3_600
       ? `${Math.floor(s / 60)} min ${s % 60} s`
-      : `${Math.floor(s / 3_600)} h`
+      : `${Math.floor(s / 3_600)} h ${Math.floor((s % 3_600) / 60)} min`
 }
 
 function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, { kind: 'task' }>): void {
