@@ -1,6 +1,7 @@
 /** Sessions of older clients on several instances that share nothing but their keys. */
 
 import { generateKey } from 'rondo'
+import { connect } from 'rondo/client'
 import { expect, it } from 'vitest'
 import type { Message, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
@@ -128,4 +129,47 @@ it('J1 a restart with the same keys does not end a session', async () => {
   const later = await second.connect()
   const posted = await later.post(call(1, 'plain', { n: 4 }), { 'mcp-session-id': client.sessionId ?? '' })
   expect(await posted.next()).toMatchObject({ result: { content: [{ text: '4' }] } })
+})
+
+it.each([
+  ['each to the other instance', [1, 0]],
+  ['both to the other instance', [1, 1]],
+  ['one to the instance that asked', [0, 1]],
+])('F2 our client that echoes states gets its result, although its answers go %s', async (_, route) => {
+  const { instances } = await startFleet(2)
+  let runs = 0
+  for (const { server } of instances)
+    server.tool('twice', {}, async (_args, ctx) => {
+      ctx.progress(++runs)
+      await ctx.confirm('one', 'Sure?')
+      await ctx.confirm('two', 'Really?')
+      return 'done'
+    })
+  const answered = [...route]
+  const send = async (request: Request): Promise<Response> => {
+    const text = request.method === 'POST' ? await request.clone().text() : ''
+    const index = text.includes('"action"') ? (answered.shift() ?? 0) : 0
+    return fetch(new Request(instances[index]?.url ?? '', request))
+  }
+  const asked: string[] = []
+  const warnings: string[] = []
+  await using client = await connect(instances[0]?.url ?? '', {
+    mode: '2025-11-25',
+    turns: false,
+    fetch: send,
+    onWarning: (text) => void warnings.push(text),
+    answers: {
+      elicitation: {
+        form({ message }) {
+          asked.push(message)
+          return { action: 'accept', content: { confirm: true } }
+        },
+      },
+    },
+  })
+  const result = await client.callTool('twice', {}, { timeoutMs: 60_000 })
+  expect(result).toMatchObject({ content: [{ text: 'done' }] })
+  expect(asked).toEqual(['Sure?', 'Really?'])
+  expect(answered).toEqual([])
+  expect(warnings).toEqual([])
 })

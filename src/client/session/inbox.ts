@@ -7,7 +7,8 @@
  * inbox 2: At most `maxQuestions` requests are handled at once; the rest is dropped.
  * inbox 3: A question that cannot be answered is refused and ends its call.
  * inbox 4: A question that the server cancels is dropped, and its call continues.
- * inbox 5: Every response has exactly the `state` of its request, refusals included.
+ * inbox 5: Every response has exactly the `state` of its request, refusals included. An instance that did not ask continues the
+ *   call from it, and sends what follows in response.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -32,6 +33,8 @@ export interface Flight {
   readonly task?: string
   readonly onQuestion?: Asker
   readonly onNotification?: (message: Message) => void
+  /** Sends the answer to a question that has a state, and reads what follows, if the server continues the call there. */
+  readonly answer?: (body: string) => Promise<void>
 }
 
 export interface Inbox {
@@ -75,7 +78,11 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
       open.set(id, controller)
       const asked = followerOf(flights, message) ?? flight ?? [...flights].findLast((one) => one.onQuestion)
       respond(message, asked, controller.signal, roots)
-        .then((reply) => (controller.signal.aborted ? undefined : link.post(encodeAnswer(message, reply))))
+        .then((reply) => {
+          if (controller.signal.aborted) return
+          const body = encodeAnswer(message, reply)
+          return message.state !== undefined && asked?.answer ? asked.answer(body) : link.post(body)
+        })
         .catch((error: unknown) =>
           link.onWarning(`The response to a request of the server could not be sent: ${String(error)}`),
         )

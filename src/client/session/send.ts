@@ -85,26 +85,54 @@ export async function sendOnce(
   outgoing: Outgoing,
   flight: Flight,
 ): Promise<unknown> {
-  const leave = inbox.enter(flight)
   const had = link.id
   let status = 0
+  /** Ends the other streams of this call once one of them has the response. */
+  const over = new AbortController()
+  const reading: Outgoing = {
+    ...outgoing,
+    signal: AbortSignal.any([outgoing.signal, over.signal]),
+    onHead: undefined,
+    onNotification: link.transport.listen
+      ? flight.onNotification
+      : (notification) => inbox.handleNotification(notification, [asked]),
+    onRequest: (question) => inbox.handleRequest(question, asked),
+  }
+  let continued = (_message: unknown): void => {}
+  const elsewhere = new Promise<unknown>((resolve) => {
+    continued = resolve
+  })
+  const asked: Flight = link.transport.listen
+    ? flight
+    : {
+        ...flight,
+        async answer(body) {
+          const answering = { ...reading, body, repeatable: false, buffer: undefined, mayAcknowledge: true }
+          try {
+            const message = await followStream(link, { ...answering, headers: await link.headersFor() })
+            if (isRecord(message) && message.id === outgoing.id) continued(message)
+            else if (isRecord(message) && isRecord(message.error))
+              throw new RondoError('PEER_ANSWER', 'The server refused the answer')
+          } catch (error) {
+            if (!reading.signal.aborted) throw error
+          }
+        },
+      }
+  const leave = inbox.enter(asked)
   // In a session, hanging up does not cancel. The transport of a process sends the notification by itself.
   const cancel = () => {
     if (outgoing.cancel !== undefined && !link.signal.aborted) link.post(outgoing.cancel).catch(() => {})
   }
   if (link.transport.kind !== 'stdio') outgoing.signal.addEventListener('abort', cancel, { once: true })
   try {
-    const message = await followStream(link, {
-      ...outgoing,
+    const here = followStream(link, {
+      ...reading,
       headers: await link.headersFor(outgoing.headers),
       onHead(head) {
         status = head.status
       },
-      onNotification: link.transport.listen
-        ? flight.onNotification
-        : (notification) => inbox.handleNotification(notification, [flight]),
-      onRequest: (question) => inbox.handleRequest(question, flight),
     })
+    const message = await Promise.race([here, elsewhere])
     return had !== undefined && status === 404 && !isUnknownMethod(message) ? FORGOTTEN : message
   } catch (error) {
     const refused = error instanceof RondoError && error.code === 'PEER_HTTP' && isRecord(error.data)
@@ -113,8 +141,11 @@ export async function sendOnce(
   } finally {
     outgoing.signal.removeEventListener('abort', cancel)
     leave()
+    over.abort(OVER)
   }
 }
+
+const OVER = new RondoError('PEER_GONE', 'The call is over')
 
 /** The other reason for status 404. */
 function isUnknownMethod(message: unknown): boolean {

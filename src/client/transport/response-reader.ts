@@ -36,7 +36,16 @@ export interface Challenge {
 
 type Request = Pick<
   Outgoing,
-  'id' | 'maxBytes' | 'endless' | 'oneWay' | 'buffer' | 'onNotification' | 'onRequest' | 'onHead' | 'onMark'
+  | 'id'
+  | 'maxBytes'
+  | 'endless'
+  | 'oneWay'
+  | 'mayAcknowledge'
+  | 'buffer'
+  | 'onNotification'
+  | 'onRequest'
+  | 'onHead'
+  | 'onMark'
 >
 
 export function createResponseReader(head: ResponseHead, request: Request): ResponseReader {
@@ -45,10 +54,13 @@ export function createResponseReader(head: ResponseHead, request: Request): Resp
   request.onHead?.(head)
   // These concern the caller's login, and often come from a proxy: the body does not matter.
   if (REFUSALS.has(head.status)) throw statusError(head)
-  if (good && request.oneWay) return { push() {}, end() {}, response: {} }
+  if (good && request.oneWay) return ACKNOWLEDGED
+  if (head.status === 202 && request.mayAcknowledge) return ACKNOWLEDGED
   if (good && type === 'text/event-stream') return readStream(request)
   return readWhole(head, request, type === 'application/json')
 }
+
+const ACKNOWLEDGED: ResponseReader = { push() {}, end() {}, response: {} }
 
 function readWhole(head: ResponseHead, request: Request, json: boolean): ResponseReader {
   const collected = collectBytes()

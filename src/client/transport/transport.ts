@@ -50,6 +50,8 @@ export interface Outgoing {
   readonly verb?: 'POST' | 'GET' | 'DELETE'
   /** No response is expected, only an acknowledgement: for notifications and our own responses. */
   readonly oneWay?: boolean
+  /** An acknowledgement (202) may come in the place of the response. */
+  readonly mayAcknowledge?: boolean
   /** Sent over HTTP; other transports ignore them. */
   readonly headers: Readonly<Record<string, string>>
   /** Cancels the request: HTTP hangs up, stdio sends `cancel`. `exchange` then rejects with the signal's reason. */
