@@ -158,6 +158,27 @@ it('J1 I3 a question of a call that the store has no room for is not asked', asy
   expect(kinds(stream)).not.toContain('elicitation/create')
 })
 
+it('I3 a call that has ended is kept without its arguments', async () => {
+  const written: Parameters<RecordStore['put']>[0][] = []
+  const seen = meddled(createMemoryStore(), async (record, run) => {
+    written.push(record)
+    return run()
+  })
+  const { connect } = await startFleet(1, () => ({ store: seen }))
+  const client = await connect()
+  const stream = await client.post({
+    ...ask,
+    params: { name: 'ask', arguments: { text: 'x'.repeat(50_000) } },
+  })
+  await client.respond(await questionOf(stream), named('Ada'))
+  await responseOf(stream)
+  const sizes = (isEnded: boolean) =>
+    written.filter(({ owner }) => owner.startsWith('ended ') === isEnded).map(({ sealed }) => sealed.length)
+  expect(Math.min(...sizes(false))).toBeGreaterThan(50_000)
+  expect(sizes(true)).toHaveLength(1)
+  expect(Math.max(...sizes(true))).toBeLessThan(10_000)
+})
+
 it('J1 a call whose record expires while its handler runs still ends with its result', async () => {
   let passed = 0
   const store = createMemoryStore({ now: () => Date.now() + passed })

@@ -3,6 +3,7 @@
  * room is refused with the time to try again, and light calls pass at all times.
  */
 
+import { request as openRequest } from 'node:http'
 import { connect as openSocket } from 'node:net'
 import { PassThrough } from 'node:stream'
 import { setFlagsFromString } from 'node:v8'
@@ -161,8 +162,11 @@ describe('calls in flight', () => {
     await expect.poll(async () => (await send(url, 'echo', HEAVY)).status).toBe(200)
   })
 
-  it('N2 holds in sessions of older clients', async () => {
-    const gated = openGated(LIMITS)
+  it.each([
+    ['', () => ({})],
+    [' with a store', () => ({ store: createMemoryStore() })],
+  ])('N2 holds in sessions of older clients%s', async (_name, options) => {
+    const gated = openGated({ ...LIMITS, ...options() })
     const client = await connectOlder(await listen(gated.server), {})
     const running = [1, 2].map(() => client.call('tools/call', { name: 'wait', arguments: HEAVY }))
     await gated.begun(2)
@@ -213,7 +217,68 @@ describe('calls in flight', () => {
   })
 })
 
+describe('calls whose scopes are being looked up', () => {
+  /** A tool whose scopes are known when the test says so. */
+  function openScoped() {
+    const authenticate: ServerOptions['authenticate'] = () => ({ subject: 'ada', scopes: ['pay'] })
+    const gated = openGated({ ...LIMITS, authenticate })
+    const asked: (() => void)[] = []
+    const scopes = () =>
+      new Promise<string[]>((resolve) => {
+        asked.push(() => resolve(['pay']))
+      })
+    gated.server.tool('pay', { scopes }, () => 'paid')
+    return { ...gated, asked }
+  }
+
+  it('N2 count, and no longer when they have ended', async () => {
+    const { server, asked } = openScoped()
+    const url = await listen(server)
+    const running = [send(url, 'pay', HEAVY), send(url, 'pay', HEAVY)]
+    await expect.poll(() => asked.length).toBe(2)
+    expect((await send(url, 'echo', HEAVY)).status).toBe(429)
+    for (const resolve of asked) resolve()
+    for (const { status } of await Promise.all(running)) expect(status).toBe(200)
+    await Promise.all([1, 2].map(async () => expect((await send(url, 'echo', HEAVY)).status).toBe(200)))
+  })
+
+  it('N2 count in sessions too', async () => {
+    const { server, asked } = openScoped()
+    const client = await connectOlder(await listen(server), {})
+    const call = (name: string) => client.call('tools/call', { name, arguments: HEAVY })
+    const running = [call('pay'), call('pay')]
+    await expect.poll(() => asked.length).toBe(2)
+    expect(await call('echo')).toMatchObject({ error: { data: { retryAfterMs: 1000 } } })
+    for (const resolve of asked) resolve()
+    for (const response of await Promise.all(running)) expect(response).toMatchObject({ result: {} })
+    expect(await call('echo')).toMatchObject({ result: {} })
+  })
+})
+
 describe('calls that wait for an answer', () => {
+  it('N2 continue when others have made room for their arguments, and not before', async () => {
+    const gated = openGated(LIMITS)
+    const url = await listen(gated.server)
+    const client = await connectOlder(url, { capabilities: { elicitation: {} } })
+    const message = {
+      jsonrpc: '2.0',
+      id: 70,
+      method: 'tools/call',
+      params: { name: 'ask', arguments: HEAVY },
+    }
+    const stream = await client.post(message)
+    const question = await stream.next()
+    const running = [send(url, 'wait', HEAVY), send(url, 'wait', HEAVY)]
+    await gated.begun(2)
+    const answer = { action: 'accept', content: { confirm: true } }
+    expect((await client.respond(question?.id, answer)).status).toBe(202)
+    expect((await send(url, 'echo')).status).toBe(200)
+    expect(gated.seen).toHaveLength(1)
+    gated.release()
+    expect(await stream.next()).toMatchObject({ id: 70, result: { content: [{ text: 'true 13000' }] } })
+    await Promise.all(running)
+  })
+
   it.each([
     ['memory', {}],
     ['a store', { store: createMemoryStore() }],
@@ -283,6 +348,82 @@ describe('bodies that are arriving', () => {
     }
     for (const { end } of sockets) end()
     await expect.poll(async () => (await send(url, 'echo', { text: 'x'.repeat(40_000) })).status).toBe(200)
+  })
+})
+
+describe('what was counted', () => {
+  /** Nothing else has room beside a heavy message. */
+  const TIGHT = {
+    maxMessageWeight: 1.2 * MIB,
+    maxWeightInFlight: 1.2 * MIB,
+    maxWeightInFlightPerCaller: 1.2 * MIB,
+    maxBodyBytes: 200_000,
+  }
+  const TEXT = 'x'.repeat(100_000)
+
+  /** A request whose body comes in chunks, so that it counts as arriving. Resolves with its status, or 0 if it is dropped. */
+  const chunked = (url: string, body: string, isDropped = false): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const headers = { 'content-type': 'application/json', accept: 'application/json' }
+      const request = openRequest(url, { method: 'POST', headers }, (response) => {
+        response.resume().on('end', () => resolve(response.statusCode ?? 0))
+      })
+      request.on('error', (error) => (isDropped ? resolve(0) : reject(error)))
+      request.write(body, () => {
+        if (isDropped) request.destroy()
+        else request.end()
+      })
+    })
+
+  const ways: Readonly<Record<string, (url: string, server: Server) => Promise<unknown>>> = {
+    'of bodies in chunks': async (url) =>
+      expect(await chunked(url, callOf('echo').text + ' '.repeat(99_000))).toBe(400),
+    'of bodies that are not JSON': async (url) => expect(await chunked(url, TEXT)).toBe(400),
+    'of bodies that break off': async (url) => expect(await chunked(url, TEXT, true)).toBe(0),
+    'of bodies that are too long': async (url) => expect(await chunked(url, TEXT.repeat(3))).toBe(413),
+    async 'of bodies that reach fetch'(_url, { fetch }) {
+      const headers = { 'content-type': 'application/json' }
+      const request = new Request('http://localhost/mcp', { method: 'POST', headers, body: TEXT })
+      expect((await fetch(request)).status).toBe(400)
+    },
+    async 'of bodies that break off on their way to fetch'(_url, { fetch }) {
+      const body = new ReadableStream({
+        start: (controller) => controller.enqueue(new TextEncoder().encode(TEXT)),
+        pull: (controller) => controller.error(new Error('lost')),
+      })
+      const headers = { 'content-type': 'application/json' }
+      const init = { method: 'POST', headers, body, duplex: 'half' } as RequestInit
+      const request = new Request('http://localhost/mcp', init)
+      expect((await fetch(request)).status).toBe(400)
+    },
+  }
+
+  it.each(Object.entries(ways))('N2 is released in the case %s', async (_name, send10) => {
+    const { server } = openGated(TIGHT)
+    const url = await listen(server)
+    for (let i = 0; i < 10; i++) await send10(url, server)
+    await expect.poll(async () => (await send(url, 'echo', HEAVY)).status).toBe(200)
+    const { id, text: body } = callOf('echo', HEAVY)
+    const own = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/call', 'mcp-name': 'echo' }
+    const headers = { 'content-type': 'application/json', accept: 'application/json', ...own }
+    const response = await server.fetch(
+      new Request('http://localhost/mcp', { method: 'POST', headers, body }),
+    )
+    expect(await response.json()).toMatchObject({ id, result: {} })
+  })
+
+  it('N2 is released if a call of a session is refused before it runs', async () => {
+    const gated = openGated(TIGHT)
+    const client = await connectOlder(await listen(gated.server), {})
+    const message = { jsonrpc: '2.0', id: 70, method: 'tools/call', params: { name: 'wait', arguments: {} } }
+    const first = client.post(message)
+    await gated.begun(1)
+    const again = await client.post({ ...message, params: { name: 'wait', arguments: HEAVY } })
+    expect(await again.next()).toMatchObject({ id: 70, error: { code: -32600 } })
+    const served = await client.call('tools/call', { name: 'echo', arguments: HEAVY })
+    expect(served).toMatchObject({ result: {} })
+    gated.release()
+    await first
   })
 })
 
