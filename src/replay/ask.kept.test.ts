@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import {
   accept,
   askedKeys,
+  deferredPromise,
   type FlowOptions,
   type Handler,
   type ReplayFlow,
@@ -97,6 +98,46 @@ describe('an answer whose question the run has not reached', () => {
     expect(ending).toMatchObject(
       action ? { kind: 'returned', value: action } : { kind: 'asking', events: new Set(['tip']) },
     )
+  })
+
+  it('B17 is not kept if it arrives while its question is open and does not fit', async () => {
+    const done = deferredPromise()
+    const handler: Handler = (ctx) =>
+      Promise.all([ctx.ask('q', textQuestion()), ctx.step('slow', () => done.promise)])
+    const flow = replayFlow((ctx) => ctx.ask('q', textQuestion()))
+    await flow.round()
+    const digest = flow.asked.q ?? ''
+    const report = await flow.round(undefined, {
+      handler,
+      onArrival(arrival) {
+        setImmediate(() => {
+          expect(arrival({ question: 'q', digest, answer: accept({ value: 7 }) })).toBe(true)
+          done.resolve()
+        })
+      },
+    })
+    expect(askedKeys(report)).toEqual(['q'])
+    expect(flow.journal).toMatchObject({ reasks: { q: { misfits: 1 } } })
+    expect(flow.journal.kept).toBeUndefined()
+  })
+
+  it('N4 is kept if it arrives while a run asks something else first', async () => {
+    const done = deferredPromise()
+    const handler = asksFirst(sure())
+    const flow = replayFlow(sure())
+    await flow.round()
+    const digest = flow.asked.sure ?? ''
+    const report = await flow.round(undefined, {
+      handler: (ctx) => Promise.all([handler(ctx), ctx.step('slow', () => done.promise)]),
+      onArrival(arrival) {
+        setImmediate(() => {
+          expect(arrival({ question: 'sure', digest, answer: yes })).toBe(true)
+          done.resolve()
+        })
+      },
+    })
+    expect(askedKeys(report)).toEqual(['first'])
+    expect(returned(await flow.round({ first: text }, { handler }))).toBe(true)
   })
 
   it('R2 is not kept beside a recorded one', async () => {

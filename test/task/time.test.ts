@@ -250,6 +250,26 @@ describe('a task that waits for longer than it lives otherwise', () => {
     expect(await task.next()).toMatchObject({ kind: 'complete', text: ENDS[kind] })
   })
 
+  it('G1 lives until the last of its waits is over', async () => {
+    const made = createBench((options) => {
+      const server = createServer({ name: 'patient', version: '1.0.0', ...options })
+      server.tool('wait', { task: 'auto' }, async (_args, ctx) => {
+        const hook = await ctx.hook('paid', { within: '2 days' })
+        const [{ action }, paid] = await Promise.all([
+          ctx.elicit('soon', { message: 'Well?', schema: value, within: '1 hour' }),
+          hook.received().catch(({ name }: Error) => name),
+          ctx.sleep('nap', '3 days'),
+        ])
+        return `${action} ${paid}`
+      })
+      return server
+    })
+    const task = made.task('wait')
+    await task.next()
+    await made.advance('3 days')
+    expect(await task.next()).toMatchObject({ kind: 'complete', text: 'expired EventExpired' })
+  })
+
   it('G1 lives no longer than the limit, even if its wait ends shortly before', async () => {
     const made = patient({ maxTtlMs: 3 * DAY })
     const task = made.task('wait', { kind: 'hook', within: '2 days 23 hours' })

@@ -1,0 +1,34 @@
+import { describe, expect, it } from 'vitest'
+import { foldRecords, freshAnswers } from './journal.ts'
+
+const kept = (digest: string) => ({ question: digest, answer: { action: 'accept' } })
+const asked = {
+  q: { key: 'q', digest: 'first' },
+  'q~2': { key: 'q', digest: 'second' },
+  r: { key: 'r', digest: 'third' },
+}
+
+describe('the records of a task', () => {
+  it('R3 have spent the answer that was kept for a question when it is shown again', () => {
+    const { parked } = foldRecords([
+      { parked: { asked: {}, reasks: {}, kept: { q: kept('first'), r: kept('third') } } },
+      { opened: { asked: { 'q~2': asked['q~2'] }, reasks: {} } },
+    ])
+    expect(parked.kept).toEqual({ r: kept('third') })
+  })
+
+  it('R3 count an answer only for the last time that its question was shown', () => {
+    const parked = { asked, reasks: {} }
+    const spent = new Map([
+      ['q', 'spent'],
+      ['r', 'fresh'],
+      ['s', 'unasked'],
+    ])
+    expect(freshAnswers(parked, spent)).toEqual({ answers: { r: 'fresh' }, asked: { r: 'third' } })
+    const both = new Map([...spent, ['q~2', 'fresh']])
+    expect(freshAnswers(parked, both)).toEqual({
+      answers: { q: 'fresh', r: 'fresh' },
+      asked: { q: 'second', r: 'third' },
+    })
+  })
+})
