@@ -66,7 +66,7 @@ function throughConsole(address: string): Deliver {
   const [token] = url?.hash.slice(1).split('/') ?? []
   if (url === undefined || url.protocol !== 'http:' || !LOOPBACK_NAMES.includes(url.hostname) || !token)
     throw usageError(
-      'Name the address of the page as "rondo console" printed it, with the token, such as http://127.0.0.1:3000/#…',
+      'Name the file that exports the server, or the address of the page as "rondo console" printed it, with the token, such as http://127.0.0.1:3000/#…',
     )
   return (io, hook, event) => deliverAt(io, url.origin, token, hook, event)
 }
