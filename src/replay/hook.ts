@@ -108,6 +108,11 @@ function eventName(key: string): string {
   return `${key}.received`
 }
 
+/** The hook whose event is recorded under this name. */
+export function hookOfEvent(name: string): string {
+  return name.slice(0, -eventName('').length)
+}
+
 function receive({ run, hooks, key, compiled }: OpenHook): Promise<unknown> {
   const name = eventName(key)
   return new Promise((resolve, reject) => {

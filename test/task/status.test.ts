@@ -44,6 +44,20 @@ function start() {
   return { server, told: () => told, runs: () => runs }
 }
 
+it('a task names the hook that it waits for', async () => {
+  const server = createServer({ name: 'shop', version: '1', log: 'off', store: createMemoryStore() })
+  onTestFinished(() => server.close())
+  server.tool('order', { task: 'always' }, async (_args, ctx) => {
+    const payment = await ctx.hook('payment')
+    return String(await payment.received())
+  })
+  const created = await send(server, 'tools/call', { name: 'order', arguments: {} })
+  const taskId = String(created.result?.taskId)
+  await expect
+    .poll(async () => (await send(server, 'tasks/get', { taskId })).result?.statusMessage)
+    .toBe('Waiting for the event of the hook "payment"')
+})
+
 it('a task reports each status message once, over turns that were held, parked and resumed', async () => {
   const { server, told, runs } = start()
   const created = await send(server, 'tools/call', { name: 'report', arguments: {} })

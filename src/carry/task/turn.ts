@@ -13,6 +13,7 @@ import type { Line } from '../../protocol/call.ts'
 import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequest, InputResponses } from '../../protocol/wire.ts'
+import { hookOfEvent } from '../../replay/hook.ts'
 import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
@@ -153,7 +154,7 @@ async function settle(
 function waitsFor({ inputRequests, events = [], wakeAt }: Pause): string | undefined {
   if (Object.keys(inputRequests ?? {}).length > 0) return undefined
   if (events.length > 0)
-    return `Waiting for the event ${events.map((name) => JSON.stringify(name)).join(', ')}`
+    return `Waiting for the event of the hook ${events.map((name) => JSON.stringify(hookOfEvent(name))).join(', ')}`
   return wakeAt === undefined ? undefined : `Sleeping until ${new Date(wakeAt).toISOString()}`
 }
 
