@@ -173,3 +173,36 @@ it.each([
   expect(answered).toEqual([])
   expect(warnings).toEqual([])
 })
+
+it.each([
+  [
+    '503',
+    () =>
+      Response.json({ jsonrpc: '2.0', id: null, error: { code: -32000, message: 'Away' } }, { status: 503 }),
+  ],
+  ['429 with Retry-After', () => new Response(null, { status: 429, headers: { 'Retry-After': '0' } })],
+  ['a lost connection', () => Promise.reject(new TypeError('lost'))],
+])('J1 F2 our client sends an answer again that got %s, and asks nobody twice', async (_, fail) => {
+  const { instances } = await startFleet(1)
+  let failures = 2
+  const send = async (request: Request): Promise<Response> => {
+    const text = request.method === 'POST' ? await request.clone().text() : ''
+    if (text.includes('"action"') && failures-- > 0) return fail()
+    return fetch(request)
+  }
+  let asked = 0
+  const form = () => {
+    asked += 1
+    return { action: 'accept', content: { name: 'Ada' } } as const
+  }
+  await using client = await connect(instances[0]?.url ?? '', {
+    mode: '2025-11-25',
+    drafts: false,
+    fetch: send,
+    answers: { elicitation: { form } },
+  })
+  const result = await client.callTool('ask', {}, { timeoutMs: 60_000 })
+  expect(result).toMatchObject({ content: [{ text: 'Hello Ada' }] })
+  expect(asked).toBe(1)
+  expect(failures).toBe(-1)
+})

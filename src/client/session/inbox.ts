@@ -33,8 +33,8 @@ export interface Flight {
   readonly task?: string
   readonly onQuestion?: Asker
   readonly onNotification?: (message: Message) => void
-  /** Sends the answer to a question that has a state, and reads what follows, if the server continues the call there. */
-  readonly answer?: (body: string) => Promise<void>
+  /** Sends the answer to a question of this call. `hasState`: the server may continue the call there, and send what follows. */
+  readonly answer?: (body: string, hasState: boolean) => Promise<void>
 }
 
 export interface Inbox {
@@ -81,7 +81,7 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
         .then((reply) => {
           if (controller.signal.aborted) return
           const body = encodeAnswer(message, reply)
-          return message.state !== undefined && asked?.answer ? asked.answer(body) : link.post(body)
+          return asked?.answer ? asked.answer(body, message.state !== undefined) : link.post(body)
         })
         .catch((error: unknown) =>
           link.onWarning(`The response to a request of the server could not be sent: ${String(error)}`),

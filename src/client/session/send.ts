@@ -106,13 +106,29 @@ export async function sendOnce(
     ? flight
     : {
         ...flight,
-        async answer(body) {
-          const answering = { ...reading, body, repeatable: false, buffer: undefined, mayAcknowledge: true }
-          try {
-            const message = await followStream(link, { ...answering, headers: await link.headersFor() })
+        async answer(body, hasState) {
+          const post = async (): Promise<void> => {
+            let code = 0
+            const message = await followStream(link, {
+              ...reading,
+              body,
+              headers: await link.headersFor(),
+              oneWay: !hasState,
+              mayAcknowledge: true,
+              repeatable: false,
+              buffer: undefined,
+              onHead(head) {
+                code = head.status
+              },
+            })
+            if (code >= 400)
+              throw new RondoError('PEER_HTTP', `HTTP status ${code}`, { data: { status: code } })
             if (isRecord(message) && message.id === outgoing.id) continued(message)
-            else if (isRecord(message) && isRecord(message.error))
-              throw new RondoError('PEER_ANSWER', 'The server refused the answer')
+          }
+          // The call has ended because nobody answers: the server is told all the same.
+          if (reading.signal.aborted) return link.post(body)
+          try {
+            await whileBusy(link, reading.signal, post, !hasState)
           } catch (error) {
             if (!reading.signal.aborted) throw error
           }
@@ -142,6 +158,32 @@ export async function sendOnce(
     outgoing.signal.removeEventListener('abort', cancel)
     leave()
     over.abort(OVER)
+  }
+}
+
+const MAX_BUSY = 5
+
+/**
+ * Sends an answer again that the server could not take now: somebody gave it, and would not be asked once more. The first one
+ * counts, so that an answer which may have arrived can be repeated, unless the server would continue the call twice.
+ */
+async function whileBusy(
+  link: SessionLink,
+  signal: AbortSignal,
+  post: () => Promise<void>,
+  isRepeatable: boolean,
+): Promise<void> {
+  for (let attempt = 0; ; attempt++) {
+    try {
+      return await post()
+    } catch (error) {
+      const { code, data } = error instanceof RondoError ? error : {}
+      const { status, retryAfterMs } = isRecord(data) ? data : {}
+      const isBusy = code === 'PEER_BUSY' || status === 503 || (code === 'PEER_GONE' && isRepeatable)
+      if (!isBusy || attempt >= MAX_BUSY || signal.aborted) throw error
+      const wait = typeof retryAfterMs === 'number' ? retryAfterMs : FIRST_WAIT_MS * 2 ** attempt
+      await sleep(link.clock, Math.min(LONGEST_WAIT_MS, wait), signal)
+    }
   }
 }
 
