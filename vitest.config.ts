@@ -2,16 +2,13 @@ import { availableParallelism } from 'node:os'
 import { defineConfig } from 'vitest/config'
 
 // Plain and JSON reports: the second is what `npm run coverage:spec` reads.
-const src = (file: string): string => new URL(`./src/${file}.ts`, import.meta.url).pathname
+const source = (path: string): string => new URL(`./packages/${path}.ts`, import.meta.url).pathname
 
 export const alias = [
-  { find: /^rondo$/, replacement: src('index') },
-  { find: 'rondo/client/oauth', replacement: src('client-oauth') },
-  { find: 'rondo/testing/store', replacement: src('testing-store') },
-  {
-    find: /^rondo\/(testing|client|forms|oauth|sdk|store|sqlite|postgres|restate|otel)$/,
-    replacement: src('$1'),
-  },
+  { find: /^rondo$/, replacement: source('rondo/src/index') },
+  { find: /^rondo\/client\/oauth$/, replacement: source('rondo/src/client-oauth') },
+  { find: /^rondo\/([a-z]+)$/, replacement: source('rondo/src/$1') },
+  { find: /^@rondo\/([a-z-]+)$/, replacement: source('$1/src/index') },
 ]
 
 export default defineConfig({
@@ -19,7 +16,7 @@ export default defineConfig({
   test: {
     projects: [
       // Tests of a part keep no state in modules: loading them once for all files is half of their time.
-      { extends: true, test: { name: 'parts', include: ['src/**/*.test.ts'], isolate: false } },
+      { extends: true, test: { name: 'parts', include: ['packages/*/src/**/*.test.ts'], isolate: false } },
       {
         extends: true,
         test: {

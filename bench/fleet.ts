@@ -5,10 +5,10 @@
  * The publisher and the listener have a handle of the store each, as two processes would, in one process: its clock times both.
  */
 
-import { BUS_LIMITS } from '../src/store/bus.ts'
-import { createMemoryStore } from '../src/store/memory/store.ts'
-import { createPostgresStore } from '../src/store/postgres/store.ts'
-import type { Bus, Store } from '../src/store/store.ts'
+import { BUS_LIMITS } from '../packages/rondo/src/store/bus.ts'
+import { createMemoryStore } from '../packages/rondo/src/store/memory/store.ts'
+import { createPostgresStore } from '../packages/rondo/src/store/postgres/store.ts'
+import type { Bus, Store } from '../packages/rondo/src/store/store.ts'
 import type { RunBench, Settings, Table } from './bench.ts'
 import { type Connection, openConnection } from './load/connection.ts'
 import { startWith } from './server/rondo.ts'

@@ -58,7 +58,7 @@ async function main(): Promise<void> {
   const names = positionals.length > 0 ? positionals : Object.keys(BENCHES)
   const unknown = names.find((name) => !Object.hasOwn(BENCHES, name))
   if (unknown !== undefined) throw new TypeError(`Unknown bench "${unknown}".\n\n${HELP}`)
-  if (values.against !== undefined && !existsSync(join(values.against, 'dist/index.js'))) {
+  if (values.against !== undefined && !existsSync(join(values.against, 'packages/rondo/dist/index.js'))) {
     throw new TypeError(`${values.against} has no build: run "npm ci && npm run build" there.`)
   }
   const machine = { date: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model }

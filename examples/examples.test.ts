@@ -1,7 +1,7 @@
 import { generateKey } from 'rondo'
 import { createBench, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../src/store/memory/store.ts'
+import { createMemoryStore } from '../packages/rondo/src/store/memory/store.ts'
 import { follow, send } from '../test/support/task-client.ts'
 import { idIn, roundsHost, untilEnded } from '../test/support/task-tools.ts'
 import { travel } from './02-parallel.ts'

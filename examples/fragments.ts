@@ -1,13 +1,13 @@
 /** Lines that the guide shows on their own. They are compiled here, so they stay true. */
 
 import { describe, it } from 'node:test'
+import { createRestateStore } from '@rondo/restate'
+import { type StoreHarness, storeContract, storeControls } from '@rondo/store-kit'
 import { type Context, createServer, type Server } from 'rondo'
 import { oauth } from 'rondo/client/oauth'
 import { oauthResource } from 'rondo/oauth'
-import { createRestateStore } from 'rondo/restate'
 import { createSqliteStore } from 'rondo/sqlite'
 import { createBench } from 'rondo/testing'
-import { type StoreHarness, storeContract, storeControls } from 'rondo/testing/store'
 import { z } from 'zod'
 import { reports } from './12-tasks.ts'
 import { travel } from './time.ts'

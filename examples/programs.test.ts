@@ -8,8 +8,8 @@ import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { loadServer } from '../src/cli/load-server.ts'
-import { splitCommand } from '../src/cli/words.ts'
+import { loadServer } from '../packages/cli/src/load-server.ts'
+import { splitCommand } from '../packages/cli/src/words.ts'
 import { processFile } from '../test/support/process-file.ts'
 import { createCliHome } from '../test/support/run-cli.ts'
 
@@ -144,7 +144,7 @@ describe('the log with pino', () => {
   it('has the events as pino writes them, with errors described', () => {
     const program = `
       import { server } from ${JSON.stringify(pathToFileURL(processFile('examples/log-pino.ts')).href)}
-      import { connect } from ${JSON.stringify(pathToFileURL(processFile('src/client.ts')).href)}
+      import { connect } from ${JSON.stringify(pathToFileURL(processFile('packages/rondo/src/client.ts')).href)}
       server.tool('fail', {}, () => { throw new Error('private') })
       const client = await connect(server)
       await client.callTool('ping', {})

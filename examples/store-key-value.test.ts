@@ -1,4 +1,4 @@
-import { storeContract, storeControls } from 'rondo/testing/store'
+import { storeContract, storeControls } from '@rondo/store-kit'
 import { describe, it } from 'vitest'
 import { createKeyValueStore, type KeyValue, type Values } from './store-key-value.ts'
 

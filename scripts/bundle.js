@@ -1,28 +1,26 @@
 /**
- * Builds the JavaScript of the package: one file per entry, and shared chunks for what several of them use, so that
+ * Builds the packages. Each gets one JavaScript file per entry, and shared chunks for what several of them use, so that
  * an error thrown in one is an instance of the class that another exports. Not minified: what is installed can be read.
- * docs/decisions/0009 says why files are bundled at all.
+ * docs/decisions/0009 says why files are bundled at all. `rondo` is not bundled into the packages on top of it.
  *
  * Packages that only the command and `rondo/client/oauth` need are bundled, so that a server does not install them. Their
  * licences are copied into dist/THIRD-PARTY-NOTICES.txt, and their names and versions into dist/bundled.cdx.json, because
  * `npm audit` sees only what is installed. Every other package is imported from where it is installed.
  *
- * Declarations that no entry leads to are removed: nobody can import them, and they name packages that are bundled.
+ * Declarations that no entry leads to are left out: nobody can import them, and they name packages that are bundled.
  */
 
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { dirname, join, resolve } from 'node:path'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative, resolve } from 'node:path'
 import { build } from 'esbuild'
-import { bundlePage } from './bundle-console.js'
+import { bundlePage } from '../packages/cli/bundle-console.js'
 
-const { exports: subpaths } = JSON.parse(readFileSync('package.json', 'utf8'))
-const entrances = [
-  ...Object.values(subpaths).flatMap((target) => target.default ?? []),
-  // The command, and what it runs in processes of their own.
-  './dist/cli.js',
-  './dist/cli/serve-file.js',
-  './dist/cli/console/instance.js',
-]
+/** Entries of `@rondo/cli`, which exports nothing: the command, and what it runs in processes of their own. */
+const COMMAND = ['./dist/cli.js', './dist/serve-file.js', './dist/console/instance.js']
+/** Packages on top of `rondo` have a README of their own. */
+const OWN_PAGES = ['cli', 'restate', 'store-kit'].map((name) => join('packages', name, 'README.md'))
+/** Where the compiler has put the declarations of all packages. */
+const TYPES = 'packages/.types'
 
 /** In browsers the client has `fetch` and no Node modules. */
 const forBrowsers = {
@@ -89,20 +87,69 @@ function declarationsFrom(paths, found = new Set()) {
   return found
 }
 
-const reached = declarationsFrom(
-  Object.values(subpaths).flatMap(({ types }) => (types === undefined ? [] : join(types))),
-)
-for (const path of readdirSync('dist', { recursive: true }).map((name) => join('dist', name))) {
-  if (path.endsWith('.d.ts') && !reached.has(path)) rmSync(path)
+function copyDeclarations(name, subpaths) {
+  const entries = Object.values(subpaths).flatMap(({ types }) => types ?? [])
+  const root = join(TYPES, name, 'src')
+  const reached = declarationsFrom(entries.map((path) => join(root, path.replace('./dist/', ''))))
+  for (const path of reached) cpSync(path, join('packages', name, 'dist', relative(root, path)))
 }
 
-mkdirSync('dist/console', { recursive: true })
+async function bundle(name, entries) {
+  const source = join('packages', name, 'src')
+  const outdir = join('packages', name, 'dist')
+  const { metafile } = await build({
+    entryPoints: entries.map((path) => path.replace('./dist', source).replace(/\.js$/, '.ts')),
+    outdir,
+    outbase: source,
+    chunkNames: 'chunk/[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    plugins: [bundleListed],
+    metafile: true,
+    sourcemap: true,
+    sourcesContent: true,
+  })
+  return metafile
+}
+
+/** Writes what a package contains of other packages, if anything. */
+function writeBundled(folder, bundled) {
+  if (bundled.length === 0) return
+  const notices = bundled.map(
+    ({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}\n`,
+  )
+  writeFileSync(
+    join(folder, 'dist/THIRD-PARTY-NOTICES.txt'),
+    ['This package contains code of these packages.\n', ...notices].join(`\n${'-'.repeat(80)}\n\n`),
+  )
+  writeFileSync(join(folder, 'dist/bundled.cdx.json'), `${JSON.stringify(toBom(bundled), null, 2)}\n`)
+}
+
 const page = await bundlePage()
-for (const [name, bytes] of page.files) writeFileSync(`dist/console/${name}`, bytes)
+
+for (const name of readdirSync('packages').filter((one) => existsSync(join('packages', one, 'src')))) {
+  const folder = join('packages', name)
+  const { exports: subpaths, files } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+  const targets = Object.values(subpaths).flatMap((target) => target.default ?? target)
+  const entries = targets.filter((path) => path.startsWith('./dist/'))
+  rmSync(join(folder, 'dist'), { recursive: true, force: true })
+  copyDeclarations(name, subpaths)
+  const isCommand = entries.length === 0
+  const metafile = await bundle(name, isCommand ? COMMAND : entries)
+  writeBundled(folder, bundledIn(metafile, ...(isCommand ? [page.metafile] : [])))
+  // The pages of the repository that the package contains, unless it has one of its own.
+  for (const page of files)
+    if (existsSync(page) && !OWN_PAGES.includes(join(folder, page)))
+      cpSync(page, join(folder, page), { recursive: true })
+}
+rmSync(TYPES, { recursive: true })
 
 await build({
-  entryPoints: { 'client.browser': 'src/client.ts' },
-  outdir: 'dist',
+  entryPoints: { 'client.browser': 'packages/rondo/src/client.ts' },
+  outdir: 'packages/rondo/dist',
   bundle: true,
   format: 'esm',
   platform: 'browser',
@@ -113,28 +160,5 @@ await build({
   sourcesContent: true,
 })
 
-const { metafile } = await build({
-  entryPoints: entrances.map((path) => path.replace(/^(\.\/)?dist\//, 'src/').replace(/\.js$/, '.ts')),
-  outdir: 'dist',
-  outbase: 'src',
-  chunkNames: 'chunk/[name]-[hash]',
-  bundle: true,
-  splitting: true,
-  format: 'esm',
-  platform: 'node',
-  target: 'node20.19',
-  plugins: [bundleListed],
-  metafile: true,
-  sourcemap: true,
-  sourcesContent: true,
-})
-
-const bundled = bundledIn(page.metafile, metafile)
-const notices = bundled.map(
-  ({ name, version, license, text }) => `${name} ${version} (${license})\n\n${text}\n`,
-)
-writeFileSync(
-  'dist/THIRD-PARTY-NOTICES.txt',
-  ['This package contains code of these packages.\n', ...notices].join(`\n${'-'.repeat(80)}\n\n`),
-)
-writeFileSync('dist/bundled.cdx.json', `${JSON.stringify(toBom(bundled), null, 2)}\n`)
+mkdirSync('packages/cli/dist/console', { recursive: true })
+for (const [name, bytes] of page.files) writeFileSync(`packages/cli/dist/console/${name}`, bytes)

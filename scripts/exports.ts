@@ -11,7 +11,7 @@ import { readExports } from '../test/support/scan-imports.ts'
 
 const { values } = parseArgs({ options: { update: { type: 'boolean', default: false } } })
 const list = Object.fromEntries(
-  readSubpaths().map(({ name, source }) => [name, readExports(readFileSync(source, 'utf8'))]),
+  readSubpaths().map(({ specifier, source }) => [specifier, readExports(readFileSync(source, 'utf8'))]),
 )
 const text = `${JSON.stringify(list, null, 2)}\n`
 if (values.update) {

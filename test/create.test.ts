@@ -76,11 +76,11 @@ describe('the project that it creates', () => {
 
   it('depends on the versions that Rondo is tested with', () => {
     const root = JSON.parse(readFileSync('package.json', 'utf8'))
-    const template = JSON.parse(readFileSync('create-rondo/template/package.json', 'utf8'))
-    const { rondo, ...dependencies } = template.dependencies
-    expect(rondo).toBe(`^${root.version}`)
-    expect(JSON.parse(readFileSync('create-rondo/package.json', 'utf8')).version).toBe(root.version)
-    expect(root.devDependencies).toMatchObject({ ...dependencies, ...template.devDependencies })
+    const template = JSON.parse(readFileSync('packages/create-rondo/template/package.json', 'utf8'))
+    const { rondo, '@rondo/cli': cli, ...others } = { ...template.dependencies, ...template.devDependencies }
+    expect([rondo, cli]).toEqual([`^${root.version}`, `^${root.version}`])
+    expect(JSON.parse(readFileSync('packages/create-rondo/package.json', 'utf8')).version).toBe(root.version)
+    expect(root.devDependencies).toMatchObject(others)
   })
 
   it('passes its own type check and tests', () => {

@@ -131,7 +131,7 @@ describe('the samples', () => {
 
   it('set only variables that the template reads', () => {
     const read = ['app.ts', 'main.ts'].flatMap((name) => {
-      const text = readFileSync(`create-rondo/template/src/${name}`, 'utf8')
+      const text = readFileSync(`packages/create-rondo/template/src/${name}`, 'utf8')
       return /const \{([^}]+)\} =\s+process\.env/.exec(text)?.[1]?.match(/\w+/g) ?? []
     })
     read.push('PORT')

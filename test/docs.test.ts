@@ -1,9 +1,9 @@
 /** Keeps the documentation true. Each check is shown to report a wrong page. */
 
 import { describe, expect, it } from 'vitest'
-import { COMMANDS } from '../src/cli/main.ts'
-import { ERRORS } from '../src/errors.ts'
-import { DEFAULT_LIMITS } from '../src/serve/options.ts'
+import { COMMANDS } from '../packages/cli/src/main.ts'
+import { ERRORS } from '../packages/rondo/src/errors.ts'
+import { DEFAULT_LIMITS } from '../packages/rondo/src/serve/options.ts'
 import {
   checkCommands,
   checkExamples,
@@ -48,7 +48,7 @@ describe('the documentation', () => {
     const { checked, problems } = checkCommands(
       files,
       commands,
-      scriptsOf('package.json', 'create-rondo/template/package.json'),
+      scriptsOf('package.json', 'packages/create-rondo/template/package.json'),
     )
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(100)
@@ -116,7 +116,10 @@ describe('the documentation', () => {
   it('shows the walk of a call through files that exist', () => {
     const block =
       /<!-- walk -->\n```text\n([\s\S]*?)```\n<!-- \/walk -->/.exec(page('ARCHITECTURE.md'))?.[1] ?? ''
-    const walked = Array.from(block.matchAll(/^[* ] (\S+\.ts) /gm), ([, path]) => `src/${path}`)
+    const walked = Array.from(
+      block.matchAll(/^[* ] (\S+\.ts) /gm),
+      ([, path]) => `packages/rondo/src/${path}`,
+    )
     expect(walked.length).toBeGreaterThan(10)
     expect(walked.filter((path) => !files.has(path))).toEqual([])
   })
@@ -215,7 +218,7 @@ describe('a wrong page is reported', () => {
   it('links in the package', () => {
     const packed = packedFiles(
       new Map([
-        ['package.json', '{ "files": ["docs"] }'],
+        ['packages/rondo/package.json', '{ "files": ["docs"] }'],
         ['docs/a.md', '[x](../test/b.ts)'],
         ['test/b.ts', ''],
       ]),
@@ -264,7 +267,7 @@ interface E extends Pick<A, Some> {}
     const markdown = `<!-- options ${types} -->\n\n| option | default | meaning |\n| --- | --- | --- |\n${rows}`
     return checkOptions(
       new Map([
-        ['src/a.ts', source],
+        ['packages/rondo/src/a.ts', source],
         ['o.md', markdown],
       ]),
       'o.md',

@@ -17,30 +17,31 @@ const subpaths = readSubpaths()
 describe('the exports of the package', () => {
   it('match test/exports.json', () => {
     expect(subpaths.length).toBeGreaterThan(0)
-    expect(subpaths.map(({ name }) => name).sort()).toEqual(Object.keys(listed).sort())
+    expect(subpaths.map(({ specifier }) => specifier).sort()).toEqual(Object.keys(listed).sort())
   })
 
-  it.each(subpaths)('$name has an entry file that exports the listed names', ({ name, source }) => {
+  it.each(subpaths)('$specifier has an entry file that exports the listed names', ({ specifier, source }) => {
     expect(existsSync(source)).toBe(true)
-    expect(readExports(readFileSync(source, 'utf8'))).toEqual(listed[name])
+    expect(readExports(readFileSync(source, 'utf8'))).toEqual(listed[specifier])
   })
 
   it.each(subpaths)(
-    '$name can be imported from the build, and exports the listed values',
-    async ({ name, built, types }) => {
+    '$specifier can be imported from the build, and exports the listed values',
+    async ({ specifier, built, types }) => {
       expect(existsSync(built), `${built} is missing: npm run build`).toBe(true)
       expect(existsSync(types)).toBe(true)
       const module = (await import(pathToFileURL(resolve(built)).href)) as object
-      expect(Object.keys(module).sort()).toEqual(listed[name]?.values)
+      expect(Object.keys(module).sort()).toEqual(listed[specifier]?.values)
     },
   )
 })
 
 describe('the types in public signatures', () => {
   /** The client and the forms run in a browser, where `rondo` does not. */
-  const besideOf = (source: string): string => (/client|forms/.test(source) ? source : 'src/index.ts')
+  const besideOf = (source: string): string =>
+    /client|forms/.test(source) ? source : 'packages/rondo/src/index.ts'
 
-  it.each(subpaths)('$name or rondo exports every type by name', ({ source }) => {
+  it.each(subpaths)('$specifier or rondo exports every type by name', ({ source }) => {
     const { unnamed, seen } = findUnnamedTypes(source, besideOf(source))
     expect(unnamed).toEqual([])
     expect(seen).toBeGreaterThan(0)

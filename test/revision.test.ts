@@ -2,8 +2,13 @@
 
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { CODECS, createCodecs, type RequestCodec, type SessionCodec } from '../src/protocol/codec.ts'
-import { createServerWith } from '../src/serve/server.ts'
+import {
+  CODECS,
+  createCodecs,
+  type RequestCodec,
+  type SessionCodec,
+} from '../packages/rondo/src/protocol/codec.ts'
+import { createServerWith } from '../packages/rondo/src/serve/server.ts'
 
 const VERSION = '2031-01-01'
 const META = 'io.modelcontextprotocol/protocolVersion'

@@ -9,6 +9,6 @@ const directory = process.env[BUILD_VARIABLE]
 const load = (): Promise<typeof import('rondo')> =>
   directory === undefined
     ? import('rondo')
-    : import(/* @vite-ignore */ pathToFileURL(resolve(directory, 'dist/index.js')).href)
+    : import(/* @vite-ignore */ pathToFileURL(resolve(directory, 'packages/rondo/dist/index.js')).href)
 
 export const { createServer } = await load()

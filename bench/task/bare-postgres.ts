@@ -4,8 +4,8 @@
  */
 
 import pg from 'pg'
-import { createPostgresStore } from '../../src/store/postgres/store.ts'
-import type { NewTask } from '../../src/store/task-engine.ts'
+import { createPostgresStore } from '../../packages/rondo/src/store/postgres/store.ts'
+import type { NewTask } from '../../packages/rondo/src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, POLL_MS, QUESTION, RESULT, RESULT_BYTES, TTL_MS } from './row.ts'
 import {
   AT_ONCE,

@@ -3,9 +3,9 @@
  * changes of as many tasks as there are clients. No claims, no fences, no guarantees: an upper bound, not a competitor.
  */
 
-import type { SqliteConnection, SqlValue } from '../../src/store/sqlite/database.ts'
-import { openDatabase } from '../../src/store/sqlite/schema.ts'
-import type { NewTask } from '../../src/store/task-engine.ts'
+import type { SqliteConnection, SqlValue } from '../../packages/rondo/src/store/sqlite/database.ts'
+import { openDatabase } from '../../packages/rondo/src/store/sqlite/schema.ts'
+import type { NewTask } from '../../packages/rondo/src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT, RESULT_BYTES, TTL_MS } from './row.ts'
 import { AT_ONCE, KEPT, repeatFor, type Subject, type Work } from './subject.ts'
 

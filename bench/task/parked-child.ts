@@ -2,7 +2,7 @@
 
 import { statSync } from 'node:fs'
 import pg from 'pg'
-import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
+import { createLeaseEngine } from '../../packages/rondo/src/store/engine/lease-engine.ts'
 import { openStore, settle } from './rondo.ts'
 import { KEY, newTask, QUESTION } from './row.ts'
 import { AT_ONCE, type StoreAddress } from './subject.ts'

@@ -4,10 +4,10 @@
  * clients, whichever process runs them.
  */
 
-import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
-import { createPostgresStore } from '../../src/store/postgres/store.ts'
-import { createSqliteStore } from '../../src/store/sqlite/store.ts'
-import type { EngineStore, Store } from '../../src/store/store.ts'
+import { createLeaseEngine } from '../../packages/rondo/src/store/engine/lease-engine.ts'
+import { createPostgresStore } from '../../packages/rondo/src/store/postgres/store.ts'
+import { createSqliteStore } from '../../packages/rondo/src/store/sqlite/store.ts'
+import type { EngineStore, Store } from '../../packages/rondo/src/store/store.ts'
 import type {
   EngineEvent,
   EngineOptions,
@@ -15,7 +15,7 @@ import type {
   RunTurn,
   TaskEngine,
   TaskOwner,
-} from '../../src/store/task-engine.ts'
+} from '../../packages/rondo/src/store/task-engine.ts'
 import { ANSWER, KEY, newTask, QUESTION, RESULT } from './row.ts'
 import {
   AT_ONCE,
@@ -36,7 +36,7 @@ export function openStore(address: StoreAddress): Store {
 
 /** Loaded when needed: another checkout that is measured may not have it. */
 async function openRestate(address: RestateAddress): Promise<EngineStore> {
-  const { createRestateStore } = await import('../../src/store/restate/store.ts')
+  const { createRestateStore } = await import('../../packages/restate/src/store.ts')
   const { ingress, admin, namespace, identityKey, port = 0, url } = address
   const endpoint = { port, url, identityKeys: [identityKey] }
   return createRestateStore({ ingress, admin, namespace, endpoint })

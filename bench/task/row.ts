@@ -1,8 +1,8 @@
 /** The rows that every subject writes: texts as long as sealed ones, and as hard to compress. */
 
 import { createHash } from 'node:crypto'
-import { createTaskId, type NewTask, type TaskOwner } from '../../src/store/task-engine.ts'
-import { ENDED_BYTES } from '../../src/store/task-store.ts'
+import { createTaskId, type NewTask, type TaskOwner } from '../../packages/rondo/src/store/task-engine.ts'
+import { ENDED_BYTES } from '../../packages/rondo/src/store/task-store.ts'
 
 /** The same in every process. */
 function text(name: string, length: number): string {

@@ -5,7 +5,7 @@
  * one moment.
  */
 
-import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
+import { createLeaseEngine } from '../../packages/rondo/src/store/engine/lease-engine.ts'
 import { fellBehind } from '../stat.ts'
 import { openStore, settle } from './rondo.ts'
 import { newTask, RESULT, TTL_MS } from './row.ts'

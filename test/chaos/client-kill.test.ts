@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { type Downstream, startDownstream } from './downstream.ts'
 import { type Fleet, startFleet } from './fleet.ts'
 

@@ -5,7 +5,7 @@
 
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { createPostgresDatabase } from '../support/store/postgres-database.ts'

@@ -4,8 +4,8 @@
  */
 
 import { afterAll, afterEach, beforeAll, expect, it } from 'vitest'
-import { createTaskId, type TaskEngine, type TaskView } from '../../src/store/task-engine.ts'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { createTaskId, type TaskEngine, type TaskView } from '../../packages/rondo/src/store/task-engine.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { describeRestate } from '../support/restate/cases-in-process.ts'
 import { type RestateCrew, startRestateCrew } from '../support/restate/crew.ts'
 import { startRestate, type TestRestate } from '../support/restate/server.ts'

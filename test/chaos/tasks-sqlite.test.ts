@@ -4,8 +4,8 @@
  */
 
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { openSqlite } from '../../src/store/sqlite/database.ts'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { openSqlite } from '../../packages/rondo/src/store/sqlite/database.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { until } from '../support/store/store-harness.ts'
 import { type ChaosOptions, createEvents, runChaos } from '../support/store/task-chaos.ts'

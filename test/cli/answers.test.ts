@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import { useCliHome, useDesk } from '../support/use-cli.ts'
 
 const desk = useDesk()

@@ -7,7 +7,7 @@ import { join, resolve } from 'node:path'
 import { serve } from '@hono/node-server'
 import { generateKey } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import { DISCOVERY, respond, said, scriptServer } from '../support/scripted-server.ts'
 import { useCliHome, useDesk } from '../support/use-cli.ts'
 

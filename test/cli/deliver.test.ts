@@ -4,17 +4,17 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
-import { connect } from '../../src/client.ts'
-import { createServer, generateKey, type Server } from '../../src/index.ts'
-import { createSqliteStore } from '../../src/sqlite.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
+import { connect } from '../../packages/rondo/src/client.ts'
+import { createServer, generateKey, type Server } from '../../packages/rondo/src/index.ts'
+import { createSqliteStore } from '../../packages/rondo/src/sqlite.ts'
 import { startConsole } from '../support/console-process.ts'
 import { follow, send } from '../support/task-client.ts'
 import { useCliHome } from '../support/use-cli.ts'
 
 const home = useCliHome()
 const keys = generateKey()
-const built = (name: string): string => pathToFileURL(resolve(`dist/${name}.js`)).href
+const built = (name: string): string => pathToFileURL(resolve(`packages/rondo/dist/${name}.js`)).href
 const CENTS = { type: 'object', properties: { cents: { type: 'integer' } }, required: ['cents'] } as const
 
 const servers: Server[] = []

@@ -17,7 +17,7 @@ import {
 } from '@modelcontextprotocol/server'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
-import { generateKey } from '../../src/index.ts'
+import { generateKey } from '../../packages/rondo/src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { createOfficialServer } from '../support/official-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'

@@ -4,7 +4,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Listening } from '../../src/index.ts'
+import type { Listening } from '../../packages/rondo/src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
 

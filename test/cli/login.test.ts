@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import {
   type AuthorizationServer,
   ROBOT_SECRET,

@@ -2,10 +2,10 @@
 
 import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
-import { connect } from '../../src/client.ts'
-import { createServer, type Listening } from '../../src/index.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
+import { connect } from '../../packages/rondo/src/client.ts'
+import { createServer, type Listening } from '../../packages/rondo/src/index.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { useCliHome } from '../support/use-cli.ts'
 
 const home = useCliHome()

@@ -5,7 +5,7 @@ import { readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { generateKey } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import { createDeskServer } from '../support/desk-server.ts'
 import { useCliHome, useDesk } from '../support/use-cli.ts'
 

@@ -36,7 +36,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-const library = pathToFileURL(resolve('dist/index.js')).href
+const library = pathToFileURL(resolve('packages/rondo/dist/index.js')).href
 
 function writeServer(reply: string): void {
   const schema = `{ type: 'object', properties: { name: { type: 'string' } }, required: ['name'] }`

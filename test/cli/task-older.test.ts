@@ -1,7 +1,7 @@
 /** Tasks of 2025-11-25, whose questions come while somebody waits. Needs the build. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import { fillIn, KEY } from '../support/terminal-session.ts'
 import { useCliHome, useTaskDesk, useTerminal } from '../support/use-cli.ts'
 import { serveV1, type V1Http } from '../support/v1-server.ts'

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
 import { serveTasks } from '../support/task-desk.ts'
 import { useCliHome, useTaskDesk } from '../support/use-cli.ts'
 

@@ -10,8 +10,8 @@ import {
   type ElicitFormParams,
   type ElicitResult,
   type JsonSchema,
-} from '../../src/client.ts'
-import { type OAuthOptions, oauth } from '../../src/client-oauth.ts'
+} from '../../packages/rondo/src/client.ts'
+import { type OAuthOptions, oauth } from '../../packages/rondo/src/client-oauth.ts'
 
 type Scenario = (client: Client, context: Readonly<Record<string, unknown>>) => Promise<void>
 

@@ -9,7 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, type PendingCall } from 'rondo/client'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { Action, ConsoleEvent } from '../../src/cli/console/event.ts'
+import type { Action, ConsoleEvent } from '../../packages/cli/src/console/event.ts'
 import { type ConsoleProcess, deskSource, officialSource, startConsole } from '../support/console-process.ts'
 import { useCliHome } from '../support/use-cli.ts'
 
@@ -420,7 +420,7 @@ describe('bad input', () => {
     writeFileSync(path, source)
     return path
   }
-  const index = new URL('../../dist/index.js', import.meta.url).href
+  const index = new URL('../../packages/rondo/dist/index.js', import.meta.url).href
 
   it.each([
     ['exports no server', 'export default 5', /exports no server/],

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os'
 import { basename, join, resolve } from 'node:path'
 import { type Client, connect, type PendingCall } from 'rondo/client'
 import { afterAll, beforeAll, expect, it, vi } from 'vitest'
-import { toTest } from '../../console/export.ts'
-import { apply, EMPTY, type Flow } from '../../console/model.ts'
+import { toTest } from '../../packages/cli/console/export.ts'
+import { apply, EMPTY, type Flow } from '../../packages/cli/console/model.ts'
 import { type ConsoleProcess, deskSource, officialSource, startConsole } from '../support/console-process.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
@@ -79,7 +79,7 @@ async function runTests(): Promise<{ testResults: { name: string; status: string
   mkdirSync(join(folder, 'node_modules'), { recursive: true })
   for (const name of ['vitest', '@modelcontextprotocol'])
     symlinkSync(resolve('node_modules', name), join(folder, 'node_modules', name))
-  symlinkSync(resolve('.'), join(folder, 'node_modules/rondo'))
+  symlinkSync(resolve('packages/rondo'), join(folder, 'node_modules/rondo'))
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(
     process.execPath,

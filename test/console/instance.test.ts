@@ -5,7 +5,7 @@ import { request } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createFleet, type LocalFleet } from '../../src/cli/console/fleet.ts'
+import { createFleet, type LocalFleet } from '../../packages/cli/src/console/fleet.ts'
 import { deskSource } from '../support/console-process.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'rondo-instance-'))
@@ -17,7 +17,7 @@ beforeAll(async () => {
   const { PATH = '', HOME = '' } = process.env
   fleet = createFleet({
     io: { cwd: folder },
-    args: [resolve('dist/cli/console/instance.js'), file],
+    args: [resolve('packages/cli/dist/console/instance.js'), file],
     env: { PATH, HOME, NODE_ENV: 'development' },
     count: 1,
     onHappening: () => {},

@@ -1,7 +1,7 @@
 /** The sentences of the console page about a task. */
 
 import { expect, it } from 'vitest'
-import { stateOf } from '../../console/model.ts'
+import { stateOf } from '../../packages/cli/console/model.ts'
 
 const MINUTE = 60_000
 

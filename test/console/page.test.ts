@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib'
 import { Client as OfficialClient, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { connect } from 'rondo/client'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { ConsoleEvent } from '../../src/cli/console/event.ts'
+import type { ConsoleEvent } from '../../packages/cli/src/console/event.ts'
 import { HAS_BROWSER, openBrowser, runAxe, serveEvents, type TestBrowser } from '../support/browser.ts'
 import { type ConsoleProcess, deskSource, startConsole } from '../support/console-process.ts'
 
@@ -17,7 +17,7 @@ const IS_LONG = Boolean(process.env.RONDO_LONG)
 
 it('loads at most 40 kB, compressed', () => {
   const files = ['index.html', 'console.js', 'console.css'].map((name) =>
-    readFileSync(`dist/console/${name}`),
+    readFileSync(`packages/cli/dist/console/${name}`),
   )
   const bytes = files.reduce((sum, file) => sum + gzipSync(file).length, 0)
   expect(bytes).toBeGreaterThan(5_000)
@@ -25,11 +25,11 @@ it('loads at most 40 kB, compressed', () => {
 })
 
 it('has no innerHTML, eval or other way to turn text into markup', () => {
-  const script = readFileSync('dist/console/console.js', 'utf8')
-  const sources = readdirSync('console').filter((name) => /\.tsx?$/.test(name))
+  const script = readFileSync('packages/cli/dist/console/console.js', 'utf8')
+  const sources = readdirSync('packages/cli/console').filter((name) => /\.tsx?$/.test(name))
   expect(sources.length).toBeGreaterThan(8)
   for (const name of sources) {
-    const text = readFileSync(`console/${name}`, 'utf8')
+    const text = readFileSync(`packages/cli/console/${name}`, 'utf8')
     expect(text).not.toMatch(
       /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|eval\(|new Function/,
     )

@@ -7,7 +7,7 @@ import { once } from 'node:events'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import type { ConsoleEvent } from '../../src/cli/console/event.ts'
+import type { ConsoleEvent } from '../../packages/cli/src/console/event.ts'
 import { HAS_BROWSER, openBrowser, serveEvents, type TestBrowser } from '../support/browser.ts'
 import { type ConsoleProcess, startConsole } from '../support/console-process.ts'
 

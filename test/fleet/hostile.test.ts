@@ -2,8 +2,8 @@
 
 import type { Bus, RecordStore, ServerOptions, Store } from 'rondo'
 import { expect, it } from 'vitest'
-import { RondoError } from '../../src/errors.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { RondoError } from '../../packages/rondo/src/errors.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
 import { until } from '../support/store/store-harness.ts'

@@ -1,8 +1,8 @@
 /** Our client and servers of older eras: the official ones of both generations, and our own when held to it. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connect } from '../../src/client.ts'
-import { generateKey, type Listening } from '../../src/index.ts'
+import { connect } from '../../packages/rondo/src/client.ts'
+import { generateKey, type Listening } from '../../packages/rondo/src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
 import { processFile } from '../support/process-file.ts'
 import { serveV1, type V1Http } from '../support/v1-server.ts'

@@ -1,8 +1,13 @@
 /** Our client against our own server. */
 
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { connect } from '../../src/client.ts'
-import { createServer, generateKey, type Listening, type ServerOptions } from '../../src/index.ts'
+import { connect } from '../../packages/rondo/src/client.ts'
+import {
+  createServer,
+  generateKey,
+  type Listening,
+  type ServerOptions,
+} from '../../packages/rondo/src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
 import { processFile } from '../support/process-file.ts'
 import { describeClient } from './client-suite.ts'

@@ -13,7 +13,7 @@ import {
   connect,
   type ElicitFormParams,
   openQuestions,
-} from '../../src/client.ts'
+} from '../../packages/rondo/src/client.ts'
 
 interface ServerInfo {
   readonly name: string

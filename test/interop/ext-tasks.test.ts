@@ -9,7 +9,7 @@ import {
 } from '@modelcontextprotocol/ext-tasks/client'
 import { createServer, generateKey, type Server, ToolError } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { MODERN } from '../support/official-client.ts'
 
 const closers: (() => Promise<void>)[] = []

@@ -2,8 +2,13 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { callProtected } from '../../examples/client-login.ts'
-import { answer, type Client, connect, type ElicitResult } from '../../src/client.ts'
-import { memoryTokenStore, type OAuthOptions, oauth, type StoredLogin } from '../../src/client-oauth.ts'
+import { answer, type Client, connect, type ElicitResult } from '../../packages/rondo/src/client.ts'
+import {
+  memoryTokenStore,
+  type OAuthOptions,
+  oauth,
+  type StoredLogin,
+} from '../../packages/rondo/src/client-oauth.ts'
 import {
   type AuthorizationServer,
   REDIRECT_URI,

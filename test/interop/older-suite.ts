@@ -12,7 +12,7 @@ import {
   connect,
   openQuestions,
   type PolicyRound,
-} from '../../src/client.ts'
+} from '../../packages/rondo/src/client.ts'
 
 export interface OlderWay {
   readonly target: () => ConnectTarget

@@ -12,8 +12,8 @@ import { createRondo, type Rondo, RondoError, type RondoOptions, ToolError } fro
 import { createBench, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { ERRORS } from '../../src/errors.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { ERRORS } from '../../packages/rondo/src/errors.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { mountedServer, type Register } from '../support/sdk-bench.ts'
 import { send } from '../support/task-client.ts'
 

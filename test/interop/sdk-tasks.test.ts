@@ -14,7 +14,7 @@ import {
 import { createRondo, type LogEvent, type Rondo, type RondoOptions } from 'rondo/sdk'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { createWorld, type Scenario, scenarios, type World } from '../scenarios/scenario.ts'
 import { onOurServer } from '../support/our-server.ts'
 import { FIXED_IDS } from '../support/sdk-server.ts'

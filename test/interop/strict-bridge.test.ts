@@ -2,7 +2,7 @@
 
 import { type ConnectOptions, connect } from 'rondo/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { generateKey, type Server } from '../../src/index.ts'
+import { generateKey, type Server } from '../../packages/rondo/src/index.ts'
 import { createOwnServer } from '../support/own-server.ts'
 import { processFile } from '../support/process-file.ts'
 

@@ -4,8 +4,8 @@ import { createMcpHandler, McpServer } from '@modelcontextprotocol/server'
 import { createRondo } from 'rondo/sdk'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { generateKey } from '../../src/seal/key-ring.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { generateKey } from '../../packages/rondo/src/seal/key-ring.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { call, readChallenge, request } from '../support/protected-server.ts'
 
 const RESOURCE = new URL('https://mcp.example.com/mcp')

@@ -4,7 +4,7 @@ import { createServer, type LogEvent, type Server, type ServerOptions } from 'ro
 import { type BenchOptions, createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
 
 const closing: (() => Promise<unknown>)[] = []

@@ -1,16 +1,16 @@
 /** Options that do not exist, and null: refused in one sentence, with the option that was probably meant. */
 
+import { createRestateStore } from '@rondo/restate'
 import { type Context, createServer, generateKey, type LogEvent, type ServerOptions } from 'rondo'
 import { type Client, connect } from 'rondo/client'
 import { oauth } from 'rondo/client/oauth'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
 import { createPostgresStore } from 'rondo/postgres'
-import { createRestateStore } from 'rondo/restate'
 import { createRondo } from 'rondo/sdk'
 import { createSqliteStore } from 'rondo/sqlite'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
 const base = { name: 'options', version: '1', keys: generateKey(), log: 'off' } as const
 const make = (options: object) => createServer({ ...base, ...options } as ServerOptions)

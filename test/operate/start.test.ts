@@ -8,7 +8,7 @@ import { createServer, generateKey, keysFromFunction, type LogEvent, type Server
 import { createPostgresStore } from 'rondo/postgres'
 import { createSqliteStore } from 'rondo/sqlite'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send } from '../support/task-client.ts'
 
 function make(options: Partial<ServerOptions> = {}) {

@@ -3,7 +3,7 @@
 import { createServer, type LogEvent } from 'rondo'
 import { createPostgresStore } from 'rondo/postgres'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { Store } from '../../src/store/store.ts'
+import type { Store } from '../../packages/rondo/src/store/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { send } from '../support/task-client.ts'

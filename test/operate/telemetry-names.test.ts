@@ -2,7 +2,7 @@
 
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { ATTRIBUTE, CONVENTION, METRIC } from '../../src/telemetry/otel.ts'
+import { ATTRIBUTE, CONVENTION, METRIC } from '../../packages/rondo/src/telemetry/otel.ts'
 
 function namesUnder(page: string, heading: string): string[] {
   const table = page.split(`<!-- names ${heading} -->`)[1]?.split('\n## ')[0] ?? ''
@@ -29,7 +29,7 @@ describe('the reference of telemetry', () => {
   })
 
   it('names no attribute in the code that is not in the list', () => {
-    const code = readFileSync('src/telemetry/otel.ts', 'utf8')
+    const code = readFileSync('packages/rondo/src/telemetry/otel.ts', 'utf8')
     const written = Array.from(
       code.matchAll(/['"]((?:rondo|mcp|gen_ai|rpc|http|jsonrpc|error)\.[\w.]+)/g),
       ([, name]) => name,

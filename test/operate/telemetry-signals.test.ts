@@ -6,9 +6,9 @@
 import { createServer, generateKey, RondoError, type Server, type ServerOptions } from 'rondo'
 import { otel } from 'rondo/otel'
 import { afterEach, beforeEach, expect, it } from 'vitest'
-import { createLeaseEngine } from '../../src/store/engine/lease-engine.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { EngineStore } from '../../src/store/store.ts'
+import { createLeaseEngine } from '../../packages/rondo/src/store/engine/lease-engine.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { EngineStore } from '../../packages/rondo/src/store/store.ts'
 import { send, settled } from '../support/task-client.ts'
 import { recordTelemetry, type Telemetry } from '../support/telemetry.ts'
 

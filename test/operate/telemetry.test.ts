@@ -27,9 +27,14 @@ import { otel } from 'rondo/otel'
 import { createRondo } from 'rondo/sdk'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { openEnvelope } from '../../src/seal/envelope.ts'
-import { parseKeys } from '../../src/seal/key-ring.ts'
-import { packSpan, readBaggage, readTraceContext, unpackSpan } from '../../src/telemetry/otel.ts'
+import { openEnvelope } from '../../packages/rondo/src/seal/envelope.ts'
+import { parseKeys } from '../../packages/rondo/src/seal/key-ring.ts'
+import {
+  packSpan,
+  readBaggage,
+  readTraceContext,
+  unpackSpan,
+} from '../../packages/rondo/src/telemetry/otel.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { processFile } from '../support/process-file.ts'
 import { send } from '../support/task-client.ts'

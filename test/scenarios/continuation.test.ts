@@ -6,7 +6,7 @@
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { createBench, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { createMemoryBlobs } from '../support/memory-blobs.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 

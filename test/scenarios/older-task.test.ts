@@ -6,8 +6,8 @@
 import { createServer, generateKey, type Server } from 'rondo'
 import { type ConnectOptions, connect } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { toResponse } from '../../src/testing/call.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, taskScenarios, type World } from './scenario.ts'
 

@@ -1,6 +1,6 @@
 import { createServer, generateKey, type LogEvent } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { toResponse } from '../../src/testing/call.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 import { connectOlder, type Message } from '../support/older-client.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'

@@ -3,7 +3,7 @@
 import { createServer, generateKey, type ServerOptions } from 'rondo'
 import { type ConnectOptions, connect, type FlowOptions } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectTurns } from '../support/turns-client.ts'
 
 const closing: (() => Promise<void>)[] = []

@@ -3,7 +3,7 @@
 import { createServer, generateKey, type Server } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { DRAFT, declaring, postDraft } from '../support/draft-client.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { send, settled } from '../support/task-client.ts'

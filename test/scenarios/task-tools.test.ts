@@ -2,7 +2,7 @@
 
 import { createServer, type LogEvent, type Server } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { type Host, idIn, pushHost, roundsHost, untilEnded } from '../support/task-tools.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, taskScenarios, type World } from './scenario.ts'

@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net'
 import { createServer, generateKey, type Server, type TaskOptions } from 'rondo'
 import { type Client, type ConnectOptions, connect, type TaskState } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { idIn, toResult } from '../support/task-tools.ts'
 
 const keys = generateKey('turns')

@@ -3,7 +3,7 @@
 import { createServer, generateKey, type Server } from 'rondo'
 import { type Answers, type CallToolResult, type ConnectOptions, connect } from 'rondo/client'
 import { describe, expect, it } from 'vitest'
-import { toResponse } from '../../src/testing/call.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const keys = generateKey('turns')

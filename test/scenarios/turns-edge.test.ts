@@ -2,7 +2,7 @@
 
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { lastEventId, type Message, responsesTo } from '../support/turns-client.ts'
 import {
   accept,

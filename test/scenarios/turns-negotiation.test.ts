@@ -2,12 +2,12 @@
 
 import type { ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createTurns } from '../../src/drafts/turns/carrier.ts'
-import type { ClientCapabilities } from '../../src/protocol/wire.ts'
-import { createHost } from '../../src/serve/host.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { createRegistry } from '../../src/tool/registry.ts'
-import type { Target } from '../../src/tool/target.ts'
+import { createTurns } from '../../packages/rondo/src/drafts/turns/carrier.ts'
+import type { ClientCapabilities } from '../../packages/rondo/src/protocol/wire.ts'
+import { createHost } from '../../packages/rondo/src/serve/host.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { createRegistry } from '../../packages/rondo/src/tool/registry.ts'
+import type { Target } from '../../packages/rondo/src/tool/target.ts'
 import { createMemoryBlobs } from '../support/memory-blobs.ts'
 import { lastEventId, responsesTo } from '../support/turns-client.ts'
 import {

@@ -6,7 +6,7 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { type WorkItem, workItems } from '../../examples/08-custom-rules.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder, type Message, type OlderClient, type OpenStream } from '../support/older-client.ts'
 import { accept, keys, make as makeWire, URL, value } from '../support/turns-wire.ts'
 

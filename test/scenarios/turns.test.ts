@@ -2,8 +2,8 @@
 
 import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { toResponse } from '../../src/testing/call.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 import { connectTurns, type Got, type Message, type TurnsClientOptions } from '../support/turns-client.ts'
 import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'

@@ -7,7 +7,7 @@ import { createServer, type LogEvent, type Server, type ServerOptions } from 'ro
 import { createBench, decline, type Script } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { follow, send } from '../support/task-client.ts'
 import { connectTurns } from '../support/turns-client.ts'

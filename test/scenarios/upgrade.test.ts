@@ -4,7 +4,7 @@ import { createServer, type Server, type ServerOptions } from 'rondo'
 import { createBench, decline, type ScriptedAnswer } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { toResponse } from '../../src/testing/call.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { connectTurns, type Message } from '../support/turns-client.ts'
 

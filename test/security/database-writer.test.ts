@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { createSqliteStore } from 'rondo/sqlite'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { openSqlite, type SqlRow } from '../../src/store/sqlite/database.ts'
+import { openSqlite, type SqlRow } from '../../packages/rondo/src/store/sqlite/database.ts'
 import { until } from '../support/store/store-harness.ts'
 import { send, settled } from '../support/task-client.ts'
 

@@ -7,7 +7,7 @@ import { createServer, generateKey, type Server } from 'rondo'
 import { connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
 /** What surrounds the arguments in a message, and an answer in one, counts too. */
 const LEVELS = 500

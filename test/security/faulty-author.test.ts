@@ -4,7 +4,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { type Context, createServer } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
-import { idle } from '../../src/lib/clock.ts'
+import { idle } from '../../packages/rondo/src/lib/clock.ts'
 import { processFile } from '../support/process-file.ts'
 import { send } from '../support/task-client.ts'
 

@@ -7,9 +7,9 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { inspect } from 'node:util'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { checkUrl, createSafeFetch } from '../../src/client/oauth/safe-fetch.ts'
-import { connect } from '../../src/client.ts'
-import { memoryTokenStore, type OAuthOptions, oauth } from '../../src/client-oauth.ts'
+import { checkUrl, createSafeFetch } from '../../packages/rondo/src/client/oauth/safe-fetch.ts'
+import { connect } from '../../packages/rondo/src/client.ts'
+import { memoryTokenStore, type OAuthOptions, oauth } from '../../packages/rondo/src/client-oauth.ts'
 import { startAuthorizationServer } from '../support/authorization-server.ts'
 import { startProtected } from '../support/login-server.ts'
 

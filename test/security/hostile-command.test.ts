@@ -11,9 +11,9 @@ import { join } from 'node:path'
 import { PassThrough } from 'node:stream'
 import fc from 'fast-check'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { EXITS } from '../../src/cli/command-line.ts'
-import { createStatusLine, type Io } from '../../src/cli/io.ts'
-import { main } from '../../src/cli/main.ts'
+import { EXITS } from '../../packages/cli/src/command-line.ts'
+import { createStatusLine, type Io } from '../../packages/cli/src/io.ts'
+import { main } from '../../packages/cli/src/main.ts'
 
 const WHEN = '2026-07-28T09:30:00Z'
 const TASK = {

@@ -1,8 +1,8 @@
 /** T22: a malicious server as a process: what it writes, what it does not read, and what it leaves behind. */
 
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createStdioTransport } from '../../src/client/transport/stdio.ts'
-import { type ConnectOptions, connect } from '../../src/client.ts'
+import { createStdioTransport } from '../../packages/rondo/src/client/transport/stdio.ts'
+import { type ConnectOptions, connect } from '../../packages/rondo/src/client.ts'
 import { DISCOVERY } from '../support/scripted-server.ts'
 
 /** A server as a Node program that runs `onCall` for a tool call; `message` is the call. */

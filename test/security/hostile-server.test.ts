@@ -7,8 +7,8 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net'
 import { gzipSync } from 'node:zlib'
 import { afterEach, describe, expect, it } from 'vitest'
-import { type ConnectOptions, connect, type ElicitResult } from '../../src/client.ts'
-import { createServer as createRondo } from '../../src/index.ts'
+import { type ConnectOptions, connect, type ElicitResult } from '../../packages/rondo/src/client.ts'
+import { createServer as createRondo } from '../../packages/rondo/src/index.ts'
 import { asking, DISCOVERY, formQuestion, said } from '../support/scripted-server.ts'
 
 interface Message {

@@ -18,7 +18,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { buildByHand } from '../../examples/official-by-hand.ts'
 import { createTables } from '../../examples/official-tables.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send } from '../support/task-client.ts'
 
 const KEY = new Uint8Array(32).fill(7)

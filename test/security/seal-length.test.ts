@@ -8,9 +8,9 @@
 
 import { deflateRawSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
-import { sealEnvelope } from '../../src/seal/envelope.ts'
-import { type Claims, encodeClaims, sealState } from '../../src/seal/state.ts'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { sealEnvelope } from '../../packages/rondo/src/seal/envelope.ts'
+import { type Claims, encodeClaims, sealState } from '../../packages/rondo/src/seal/state.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { AUDIENCE, NOW, ringOf, sampleClaims } from '../support/seal-fixtures.ts'
 
 const GUESSES = [...'0123456789abcdef']

@@ -5,9 +5,9 @@
 
 import { createDecipheriv, createHash, createHmac, hkdfSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { openEnvelope, sealEnvelope } from '../../src/seal/envelope.ts'
-import type { KeyRing, Suite } from '../../src/seal/key-ring.ts'
-import { seededRandom, testSeed } from '../../src/testing/store/harness.ts'
+import { openEnvelope, sealEnvelope } from '../../packages/rondo/src/seal/envelope.ts'
+import type { KeyRing, Suite } from '../../packages/rondo/src/seal/key-ring.ts'
+import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { AUDIENCE, ringOf } from '../support/seal-fixtures.ts'
 import { tokenMutators } from '../support/token-mutators.ts'
 

@@ -10,8 +10,8 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { createServer, generateKey, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { createLoads } from '../../src/serve/limits.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createLoads } from '../../packages/rondo/src/serve/limits.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder } from '../support/older-client.ts'
 
 setFlagsFromString('--expose-gc')

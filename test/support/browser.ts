@@ -5,7 +5,7 @@ import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { type BrowserContext, chromium, type Page } from 'playwright-core'
-import type { ConsoleEvent } from '../../src/cli/console/event.ts'
+import type { ConsoleEvent } from '../../packages/cli/src/console/event.ts'
 
 const CHROMIUM: string | undefined = [
   process.env.CHROMIUM ?? '/usr/bin/chromium',

@@ -34,7 +34,6 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   journal: ['protocol', 'lib'],
   protocol: ['lib'],
   client: ['drafts', 'protocol', 'form', 'lib'],
-  cli: ['client', 'serve', 'seal', 'journal', 'protocol', 'form', 'lib', 'entry'],
   testing: [
     'serve',
     'carry',
@@ -53,8 +52,6 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   lib: [],
 }
 const LEAVES = new Set(['form', 'lib'])
-/** Loads the file that a person named on the command line; all other imports are known when the package is built. */
-const MAY_COMPUTE = new Set(['cli/load-server.ts', 'cli/console/web.ts'])
 const NO_NODE = new Set(['replay', 'journal', 'form'])
 const NO_PACKAGE = new Set(['replay', 'journal', 'seal', 'form'])
 const FORBIDDEN_NAMES = /^(utils?|helpers?|core|manager|managers|impl|types)$/
@@ -155,8 +152,7 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
   const graph = new Map<string, string[]>()
   for (const [path, scan] of scans) {
     const targets: string[] = []
-    if (scan.computed > 0 && !MAY_COMPUTE.has(path))
-      problems.push(`${path}: imports a module whose name is computed`)
+    if (scan.computed > 0) problems.push(`${path}: imports a module whose name is computed`)
     if (scan.barrel && !isEntry(path)) problems.push(`${path}: is a barrel, it only re-exports`)
     for (const { from, typeOnly } of scan.imports) {
       if (!from.startsWith('.')) {
@@ -203,4 +199,25 @@ export function checkArchitecture(tree: SourceTree): string[] {
   const scans = new Map(code.map(([path, text]) => [path, scanImports(text)]))
   const imports = checkImports(tree, scans)
   return [...problems, ...checkTypeNames(tree), ...imports.problems, ...findCycles(imports.graph)]
+}
+
+/** Packages that may use `rondo/internal`: they are released with exactly the same version. */
+const INSIDERS = new Set(['cli', 'restate', 'store-kit'])
+
+/** The imports of a package that are neither its own files nor exported by another one. `tree`: paths below the package. */
+export function checkWalls(name: string, tree: SourceTree, exported: ReadonlySet<string>): string[] {
+  const code = [...tree].filter(([path]) => !isTest(path))
+  return code.flatMap(([path, text]) =>
+    scanImports(text, path.endsWith('x') ? 'tsx' : 'ts').imports.flatMap(({ from }) => {
+      if (from.startsWith('.'))
+        return posix.join(posix.dirname(path), from).startsWith('..')
+          ? [`${name}: ${path} imports ${from}, which is not in its package`]
+          : []
+      if (!/^(rondo|@rondo)(\/|$)/.test(from)) return []
+      if (!exported.has(from)) return [`${name}: ${path} imports ${from}, which no package exports`]
+      return from === 'rondo/internal' && !INSIDERS.has(name)
+        ? [`${name}: ${path} may not import ${from}`]
+        : []
+    }),
+  )
 }

@@ -163,7 +163,7 @@ function findInterface(files: Files, type: string): string[] | undefined {
 function findSource<T>(files: Files, type: string, read: (source: string, name: string) => T | undefined) {
   const [name = '', folder = ''] = type.split('/').reverse()
   for (const [path, text] of files) {
-    if (!path.startsWith(`src/${folder}`) || !/(?<!\.test)\.ts$/.test(path)) continue
+    if (!new RegExp(`^packages/[^/]+/src/${folder}`).test(path) || !/(?<!\.test)\.ts$/.test(path)) continue
     const found = read(text, name)
     if (found) return found
   }
@@ -251,7 +251,9 @@ export function checkCommands(
 
 /** The pages that the package contains, and the files they may link to there. */
 export function packedFiles(files: Files): Map<string, string> {
-  const { files: patterns } = JSON.parse(files.get('package.json') ?? '{}') as { files: string[] }
+  const { files: patterns } = JSON.parse(files.get('packages/rondo/package.json') ?? '{}') as {
+    files: string[]
+  }
   const isPacked = (path: string): boolean =>
     patterns.some((pattern) => path === pattern || path.startsWith(`${pattern}/`))
   return new Map([...files].filter(([path]) => isPacked(path)))

@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { Action, ActionKind, ConsoleEvent } from '../../src/cli/console/event.ts'
+import type { Action, ActionKind, ConsoleEvent } from '../../packages/cli/src/console/event.ts'
 import { CLI } from './run-cli.ts'
 
 const at = (path: string): string => pathToFileURL(resolve(path)).href
@@ -14,8 +14,8 @@ const at = (path: string): string => pathToFileURL(resolve(path)).href
 /** A server with what the console shows: a question, a step, an effect, a second question, a task. */
 export function deskSource(greeting = 'Booked'): string {
   const name = `{ type: 'object', properties: { room: { type: 'string', enum: ['red', 'blue'] } }, required: ['room'] }`
-  return `import { createServer } from '${at('dist/index.js')}'
-import { createSqliteStore } from '${at('dist/sqlite.js')}'
+  return `import { createServer } from '${at('packages/rondo/dist/index.js')}'
+import { createSqliteStore } from '${at('packages/rondo/dist/sqlite.js')}'
 import { appendFileSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
@@ -71,8 +71,8 @@ export default server
 /** The same questions on a server of the official package: exported itself, or as a function that builds it. */
 export function officialSource(isFunction: boolean): string {
   return `import { McpServer } from '${at('node_modules/@modelcontextprotocol/server/dist/index.mjs')}'
-import { createRondo } from '${at('dist/sdk.js')}'
-import { createSqliteStore } from '${at('dist/sqlite.js')}'
+import { createRondo } from '${at('packages/rondo/dist/sdk.js')}'
+import { createSqliteStore } from '${at('packages/rondo/dist/sqlite.js')}'
 import { fileURLToPath } from 'node:url'
 
 const store = createSqliteStore({ file: fileURLToPath(new URL('official.db', import.meta.url)) })

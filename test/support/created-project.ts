@@ -39,10 +39,12 @@ function unpack(tarball: string, folder: string): void {
 function install(folder: string): void {
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   const home = join(folder, 'node_modules')
-  unpack(join(folder, manifest.dependencies.rondo.replace('file:', '')), join(home, 'rondo'))
+  const given: Record<string, string> = { ...manifest.dependencies, ...manifest.devDependencies }
+  const ours = ['rondo', '@rondo/cli']
+  for (const name of ours) unpack(join(folder, given[name]?.replace('file:', '') ?? ''), join(home, name))
   const { dependencies } = JSON.parse(readFileSync(join(home, 'rondo/package.json'), 'utf8'))
-  const names = Object.keys({ ...manifest.dependencies, ...manifest.devDependencies, ...dependencies })
-  for (const name of names.filter((one) => one !== 'rondo')) {
+  const names = Object.keys({ ...given, ...dependencies })
+  for (const name of names.filter((one) => !ours.includes(one))) {
     mkdirSync(dirname(join(home, name)), { recursive: true })
     symlinkSync(realpathSync(join('node_modules', name)), join(home, name))
   }
@@ -63,8 +65,10 @@ export function createCreator(): Creator {
     })
     return join(folder, (JSON.parse(json) as [{ filename: string }])[0].filename)
   }
-  const tarball = pack('.')
-  unpack(pack('create-rondo'), join(folder, 'create'))
+  const tarball = pack('packages/rondo')
+  // `create-rondo` expects it beside the other one.
+  pack('packages/cli')
+  unpack(pack('packages/create-rondo'), join(folder, 'create'))
   const create: Creator['create'] = (args, cwd = folder) =>
     run(process.execPath, [join(folder, 'create/index.js'), ...args], cwd)
   return {

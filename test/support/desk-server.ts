@@ -1,6 +1,6 @@
 /** A server for tests of the command line: every kind of field, confirmations, links, progress, parallel questions. */
 
-import { createServer, inputRequired, type Server } from '../../src/index.ts'
+import { createServer, inputRequired, type Server } from '../../packages/rondo/src/index.ts'
 
 const EVERY_FIELD = {
   type: 'object',

@@ -1,7 +1,7 @@
 /** The echo service behind `listen`, on loopback, closed after the test. */
 
 import { expect, onTestFinished } from 'vitest'
-import { type Listening, type ListenOptions, listen } from '../../src/serve/http/listen.ts'
+import { type Listening, type ListenOptions, listen } from '../../packages/rondo/src/serve/http/listen.ts'
 import { callTool, createEchoService, type EchoService, type request } from './echo-service.ts'
 import { type Posted, post } from './post.ts'
 

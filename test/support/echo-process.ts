@@ -1,6 +1,6 @@
 /** The echo service as a process of its own: sends its port to the parent, then serves until it is told to stop. */
 
-import { listen } from '../../src/serve/http/listen.ts'
+import { listen } from '../../packages/rondo/src/serve/http/listen.ts'
 import { createEchoService } from './echo-service.ts'
 
 const service = createEchoService()

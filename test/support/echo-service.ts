@@ -5,12 +5,12 @@
  * test releases it; `ask` asks until it has an answer; `canary` returns what the service knows of the caller.
  */
 
-import { RondoError } from '../../src/errors.ts'
-import type { Call, FlowCall, Line, ListenCall, Principal } from '../../src/protocol/call.ts'
-import { createCodecs } from '../../src/protocol/codec.ts'
-import type { Reply } from '../../src/protocol/reply.ts'
-import { createChangeBus } from '../../src/serve/http/subscription.ts'
-import type { Service } from '../../src/serve/service.ts'
+import { RondoError } from '../../packages/rondo/src/errors.ts'
+import type { Call, FlowCall, Line, ListenCall, Principal } from '../../packages/rondo/src/protocol/call.ts'
+import { createCodecs } from '../../packages/rondo/src/protocol/codec.ts'
+import type { Reply } from '../../packages/rondo/src/protocol/reply.ts'
+import { createChangeBus } from '../../packages/rondo/src/serve/http/subscription.ts'
+import type { Service } from '../../packages/rondo/src/serve/service.ts'
 
 export const VERSION = '2026-07-28'
 

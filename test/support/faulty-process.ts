@@ -1,6 +1,6 @@
 /** Tools whose authors forgot an `await`, as a process of its own. The argument `rejections` says whether it logs unhandled rejections. */
 
-import { type Context, createServer } from '../../src/index.ts'
+import { type Context, createServer } from '../../packages/rondo/src/index.ts'
 
 const question = { message: 'Say', schema: { type: 'object', properties: { value: { type: 'string' } } } }
 const server = createServer({

@@ -3,7 +3,7 @@
 import type { Store } from 'rondo'
 import type { PostgresStoreOptions } from 'rondo/postgres'
 import { onTestFinished } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import type { TestPostgres } from './postgres-server.ts'
 import { createPostgresDatabase } from './store/postgres-database.ts'
 import { createSqliteDatabase } from './store/sqlite-database.ts'

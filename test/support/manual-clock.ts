@@ -1,6 +1,6 @@
 /** A clock that stands still until a test moves it. */
 
-import type { Clock } from '../../src/client.ts'
+import type { Clock } from '../../packages/rondo/src/client.ts'
 
 export interface ManualClock extends Clock {
   /** Advances the clock; runs what is due, in order. */

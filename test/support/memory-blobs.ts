@@ -1,6 +1,6 @@
 /** The part of a store that keeps states, in memory, for tests that inspect it or make it fail. */
 
-import type { BlobStore } from '../../src/store/store.ts'
+import type { BlobStore } from '../../packages/rondo/src/store/store.ts'
 
 export interface MemoryBlobs extends BlobStore {
   readonly rows: Map<string, { sealed: string; expiresAt: number }>

@@ -1,8 +1,8 @@
 /** A first program with the mistakes that newcomers make. Arguments: a port, and the PostgreSQL database for tasks. */
 
 import { z } from 'zod'
-import { createServer, generateKey } from '../../src/index.ts'
-import { createPostgresStore } from '../../src/postgres.ts'
+import { createServer, generateKey } from '../../packages/rondo/src/index.ts'
+import { createPostgresStore } from '../../packages/rondo/src/postgres.ts'
 
 const [, , port, connectionString] = process.argv
 const store =

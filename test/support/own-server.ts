@@ -1,7 +1,7 @@
 /** Our own server with the tools of `official-server.ts`, written as an author who uses Rondo would. */
 
 import { z } from 'zod'
-import { createServer, inputRequired, type Server } from '../../src/index.ts'
+import { createServer, inputRequired, type Server } from '../../packages/rondo/src/index.ts'
 
 const value = z.object({ value: z.string() })
 

@@ -1,10 +1,9 @@
-/** The subpaths in `exports` of package.json, with their built files and the entry files in `src` they come from. */
+/** The subpaths in `exports` of every package, with their built files and the entry files that they come from. */
 
-import { readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 
 export interface Subpath {
-  /** `.` or `./testing`. */
-  readonly name: string
   /** `rondo` or `rondo/testing`. */
   readonly specifier: string
   readonly built: string
@@ -15,20 +14,24 @@ export interface Subpath {
 type Exports = Record<string, string | { types: string; default: string }>
 
 export function readSubpaths(): Subpath[] {
-  const { name, exports } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+  const folders = readdirSync('packages').map((name) => join('packages', name))
+  return folders.filter((folder) => existsSync(join(folder, 'package.json'))).flatMap(subpathsOf)
+}
+
+function subpathsOf(folder: string): Subpath[] {
+  const { name, exports = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
     name: string
-    exports: Exports
+    exports?: Exports
   }
   return Object.entries(exports).flatMap(([path, target]) =>
     typeof target === 'string'
       ? []
       : [
           {
-            name: path,
             specifier: path.replace(/^\./, name),
-            built: target.default,
-            types: target.types,
-            source: target.default.replace('./dist/', 'src/').replace(/\.js$/, '.ts'),
+            built: join(folder, target.default),
+            types: join(folder, target.types),
+            source: join(folder, target.default.replace('./dist/', 'src/').replace(/\.js$/, '.ts')),
           },
         ],
   )

@@ -2,8 +2,8 @@
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { z } from 'zod'
-import { generateKey } from '../../src/seal/key-ring.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { generateKey } from '../../packages/rondo/src/seal/key-ring.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { readLast } from './task-client.ts'
 
 export interface ProtectedServer {

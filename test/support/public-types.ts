@@ -55,7 +55,7 @@ const toId = ({ file, name }: Place): string => `${file}#${name}`
 function readPlaces(entry: string, read: (file: string) => string): Place[] {
   return bodyOf(entry, read).flatMap((node) => {
     const from = (node.source as { value: string } | null)?.value
-    if (node.type !== 'ExportNamedDeclaration' || !from) return []
+    if (node.type !== 'ExportNamedDeclaration' || !from?.startsWith('.')) return []
     const file = join(dirname(entry), from)
     return (node.specifiers as { local: { name: string } }[]).map(({ local }) => ({ file, name: local.name }))
   })

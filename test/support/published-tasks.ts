@@ -3,7 +3,7 @@
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { afterEach } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send } from './task-client.ts'
 
 export const EXTENSION = 'io.modelcontextprotocol/tasks'

@@ -3,16 +3,16 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { Journal } from '../../src/journal/journal.ts'
-import { idle } from '../../src/lib/clock.ts'
-import type { ClientCapabilities } from '../../src/protocol/wire.ts'
-import { type ReplayInput, replay } from '../../src/replay/replay.ts'
-import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../src/replay/run-state.ts'
-import { verify } from '../../src/replay/verify.ts'
-import type { Sleeping } from '../../src/replay/wait.ts'
-import { deriveBytes, digest } from '../../src/seal/envelope.ts'
-import type { Context } from '../../src/tool/context.ts'
-import { TEXT_BOUNDS } from '../../src/tool/schema/judge.ts'
+import type { Journal } from '../../packages/rondo/src/journal/journal.ts'
+import { idle } from '../../packages/rondo/src/lib/clock.ts'
+import type { ClientCapabilities } from '../../packages/rondo/src/protocol/wire.ts'
+import { type ReplayInput, replay } from '../../packages/rondo/src/replay/replay.ts'
+import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../packages/rondo/src/replay/run-state.ts'
+import { verify } from '../../packages/rondo/src/replay/verify.ts'
+import type { Sleeping } from '../../packages/rondo/src/replay/wait.ts'
+import { deriveBytes, digest } from '../../packages/rondo/src/seal/envelope.ts'
+import type { Context } from '../../packages/rondo/src/tool/context.ts'
+import { TEXT_BOUNDS } from '../../packages/rondo/src/tool/schema/judge.ts'
 
 export type Handler = (ctx: Context) => unknown
 

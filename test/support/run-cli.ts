@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 
-export const CLI: string = resolve('dist/cli.js')
+export const CLI: string = resolve('packages/cli/dist/cli.js')
 
 export interface Ran {
   readonly code: number | null

@@ -17,15 +17,15 @@ export interface Scan {
   readonly barrel: boolean
 }
 
-function parse(source: string) {
-  const { program, errors } = parseSync('source.ts', source, { lang: 'ts' })
+function parse(source: string, lang: 'ts' | 'tsx' = 'ts') {
+  const { program, errors } = parseSync(`source.${lang}`, source, { lang })
   const [error] = errors
   if (error) throw new SyntaxError(error.message)
   return program
 }
 
-export function scanImports(source: string): Scan {
-  const program = parse(source)
+export function scanImports(source: string, lang?: 'ts' | 'tsx'): Scan {
+  const program = parse(source, lang)
   const found: (Import & { at: number })[] = []
   let computed = 0
   const add = (kind: Import['kind'], at: number, name: { value: string } | null, typeOnly = false): void => {

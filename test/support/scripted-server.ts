@@ -3,7 +3,7 @@
  * nothing, so it can also send what no honest server would.
  */
 
-import type { MemoryTarget } from '../../src/client.ts'
+import type { MemoryTarget } from '../../packages/rondo/src/client.ts'
 
 export interface Seen {
   readonly id: string | number

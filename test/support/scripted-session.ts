@@ -3,7 +3,7 @@
  * lets the test write to the stream of each call.
  */
 
-import type { Answers, MemoryTarget } from '../../src/client.ts'
+import type { Answers, MemoryTarget } from '../../packages/rondo/src/client.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -1,7 +1,7 @@
 /** Tasks of a scripted server, and a client that polls them on a clock of the test. */
 
-import type { ConnectOptions } from '../../src/client.ts'
-import type { ElicitResult } from '../../src/protocol/wire.ts'
+import type { ConnectOptions } from '../../packages/rondo/src/client.ts'
+import type { ElicitResult } from '../../packages/rondo/src/protocol/wire.ts'
 import type { createManualClock } from './manual-clock.ts'
 import {
   formQuestion,

@@ -2,9 +2,14 @@
 
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
-import type { Entry, Journal, Reask } from '../../src/journal/journal.ts'
-import { createKeyRing, type KeyRing } from '../../src/seal/key-ring.ts'
-import { type Claims, type Expected, principalTag, requestDigest } from '../../src/seal/state.ts'
+import type { Entry, Journal, Reask } from '../../packages/rondo/src/journal/journal.ts'
+import { createKeyRing, type KeyRing } from '../../packages/rondo/src/seal/key-ring.ts'
+import {
+  type Claims,
+  type Expected,
+  principalTag,
+  requestDigest,
+} from '../../packages/rondo/src/seal/state.ts'
 
 export const AUDIENCE = 'https://tracker.example/mcp'
 export const NOW = 1_800_000_000_000

@@ -2,7 +2,7 @@
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { afterEach } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder, type Message, type OlderClient, type OlderClientOptions } from './older-client.ts'
 
 export const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='

@@ -4,8 +4,8 @@
 
 import type { Server } from 'rondo'
 import type { Script } from 'rondo/testing'
-import type { InputRequest } from '../../src/protocol/wire.ts'
-import { toResponse } from '../../src/testing/call.ts'
+import type { InputRequest } from '../../packages/rondo/src/protocol/wire.ts'
+import { toResponse } from '../../packages/rondo/src/testing/call.ts'
 
 export interface Rpc {
   readonly result?: Record<string, unknown> & { resultType?: string }

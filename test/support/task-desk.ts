@@ -1,7 +1,7 @@
 /** A server for tests of the command line whose tools run as tasks, and wait until the test releases them. */
 
-import { createServer, generateKey, type Listening, type Server } from '../../src/index.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createServer, generateKey, type Listening, type Server } from '../../packages/rondo/src/index.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
 const NAME = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const
 

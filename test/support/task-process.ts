@@ -1,7 +1,7 @@
 /** A server process with tasks in the given file. Reports each step that it begins to its parent. */
 
-import { createServer } from '../../src/index.ts'
-import { createSqliteStore } from '../../src/store/sqlite/store.ts'
+import { createServer } from '../../packages/rondo/src/index.ts'
+import { createSqliteStore } from '../../packages/rondo/src/store/sqlite/store.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const store = createSqliteStore({ file: process.argv[2] ?? '' })

@@ -1,7 +1,7 @@
 /** A server whose tools may, must or cannot run as tasks, for clients that request tasks themselves. */
 
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 const name = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } as const

@@ -5,7 +5,7 @@
 
 import { Session } from 'node:inspector/promises'
 import { z } from 'zod'
-import { createServer, generateKey, type Observer } from '../../src/index.ts'
+import { createServer, generateKey, type Observer } from '../../packages/rondo/src/index.ts'
 
 const telemetry: Observer = {
   begin: () => ({ run: (fn) => fn(), work: (_kind, _key, fn) => fn(), replayed() {}, end() {} }),

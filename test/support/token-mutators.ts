@@ -1,6 +1,6 @@
 /** Ways to turn a genuine token into another string, from crude to subtle. */
 
-import type { SeededRandom } from '../../src/testing/store/harness.ts'
+import type { SeededRandom } from '../../packages/store-kit/src/harness.ts'
 
 const ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_'
 const INTRUDERS = ['=', '+', '/', ' ', '\n', '\r\n', '\t', '\0', '.', ',', '%', '\ufeff', '\u200b', '\ud800']

@@ -1,8 +1,8 @@
 /** A server process with telemetry and tasks in the given file. It never gets past its second step: its parent kills it. */
 
-import { createServer } from '../../src/index.ts'
-import { otel } from '../../src/otel.ts'
-import { createSqliteStore } from '../../src/store/sqlite/store.ts'
+import { createServer } from '../../packages/rondo/src/index.ts'
+import { otel } from '../../packages/rondo/src/otel.ts'
+import { createSqliteStore } from '../../packages/rondo/src/store/sqlite/store.ts'
 import { recordTelemetry } from './telemetry.ts'
 
 const [, , file = '', keys = ''] = process.argv

@@ -3,7 +3,7 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { type ConnectOptions, connect, parsePending } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { abortTask } from '../support/abort-task.ts'
 import { send, settled } from '../support/task-client.ts'
 

@@ -2,7 +2,7 @@
 
 import { createServer, type Server } from 'rondo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import type { EngineEvent } from '../../src/store/task-engine.ts'
+import type { EngineEvent } from '../../packages/rondo/src/store/task-engine.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { createPostgresDatabase } from '../support/store/postgres-database.ts'

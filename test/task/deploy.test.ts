@@ -4,7 +4,7 @@
 
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { createTime, until } from '../support/store/store-harness.ts'
 import { send, settled } from '../support/task-client.ts'

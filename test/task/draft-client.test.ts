@@ -10,7 +10,7 @@ import {
   parsePending,
 } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { abortTask } from '../support/abort-task.ts'
 
 const closers: (() => Promise<void>)[] = []

@@ -4,7 +4,7 @@
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder, type Message, type OlderClient } from '../support/older-client.ts'
 
 const DRAFT = 'DRAFT-2026-v1'

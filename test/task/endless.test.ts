@@ -4,7 +4,7 @@
 
 import { createServer, inputRequired, type Server } from 'rondo'
 import { afterEach, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='

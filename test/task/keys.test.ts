@@ -6,7 +6,7 @@
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { connect } from 'rondo/client'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 

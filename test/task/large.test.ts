@@ -5,7 +5,7 @@
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 
 const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='

@@ -2,7 +2,7 @@
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { until } from '../support/store/store-harness.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 

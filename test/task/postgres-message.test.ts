@@ -4,8 +4,11 @@ import { spawnSync } from 'node:child_process'
 import pg from 'pg'
 import { createServer } from 'rondo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createJsonLog } from '../../src/serve/log.ts'
-import { createPostgresStore, type PostgresStoreOptions } from '../../src/store/postgres/store.ts'
+import { createJsonLog } from '../../packages/rondo/src/serve/log.ts'
+import {
+  createPostgresStore,
+  type PostgresStoreOptions,
+} from '../../packages/rondo/src/store/postgres/store.ts'
 import { describePostgres } from '../support/postgres.ts'
 import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { processFile } from '../support/process-file.ts'

@@ -12,7 +12,7 @@ import {
 } from 'rondo'
 import { afterEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { until } from '../support/store/store-harness.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 

@@ -4,7 +4,7 @@
 
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { create, EXTENSION, keys, start } from '../support/published-tasks.ts'
 import { follow, send, settled } from '../support/task-client.ts'
 

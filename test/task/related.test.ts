@@ -3,7 +3,7 @@
 import { createServer, type Server, type TaskOptions } from 'rondo'
 import { expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
 
 const KEY = 'io.modelcontextprotocol/relatedTaskIds'

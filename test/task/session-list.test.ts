@@ -2,7 +2,7 @@
 
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder, type OlderClient } from '../support/older-client.ts'
 
 import {

@@ -2,8 +2,8 @@
 
 import { createServer } from 'rondo'
 import { describe, expect, it, vi } from 'vitest'
-import { connect } from '../../src/client/connect.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { connect } from '../../packages/rondo/src/client/connect.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder, type OlderClient, type OpenStream } from '../support/older-client.ts'
 import {
   create,

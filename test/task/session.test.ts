@@ -1,6 +1,6 @@
 import { createServer } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
 import {
   capabilitiesOf,

@@ -4,7 +4,7 @@
 
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { createTime, until } from '../support/store/store-harness.ts'
 import { type Rpc, send, settled } from '../support/task-client.ts'
 

@@ -3,7 +3,7 @@
 import { createServer, type LogEvent, type ServerOptions, type SlowEvent } from 'rondo'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { z } from 'zod'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { send, settled } from '../support/task-client.ts'
 
 const QUESTION = { message: 'Go on?', schema: z.object({ value: z.string() }) }

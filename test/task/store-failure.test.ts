@@ -2,8 +2,8 @@
 
 import { createServer, type LogEvent, RondoError } from 'rondo'
 import { expect, it } from 'vitest'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { Store } from '../../src/store/store.ts'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { Store } from '../../packages/rondo/src/store/store.ts'
 import { send } from '../support/task-client.ts'
 
 const cause = Object.assign(new Error('connect ECONNREFUSED'), { code: 'ECONNREFUSED' })

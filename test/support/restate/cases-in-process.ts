@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { afterAll, describe, it } from 'vitest'
-import type { ContractCase } from '../../../src/testing-store.ts'
+import type { ContractCase } from '../../../packages/store-kit/src/index.ts'
 import { processFile } from '../process-file.ts'
 import { restateNode } from './node.ts'
 import { hasRestate } from './server.ts'

@@ -3,8 +3,8 @@
 import { connect } from 'node:http2'
 import { createServer, type Server } from 'rondo'
 import { z } from 'zod'
-import { createTaskObject, ownerKey } from '../../../src/store/restate/task-object.ts'
-import { createTaskId, type TaskTurnOutcome } from '../../../src/store/task-engine.ts'
+import { createTaskObject, ownerKey } from '../../../packages/restate/src/task-object.ts'
+import { createTaskId, type TaskTurnOutcome } from '../../../packages/rondo/src/store/task-engine.ts'
 import {
   afterEach,
   alice,
@@ -17,9 +17,9 @@ import {
   newTask,
   type StoreHarness,
   until,
-} from '../../../src/testing/store/harness.ts'
-import { describeOnceContract } from '../../../src/testing/store/shared-state.ts'
-import { engineContract, engineControls } from '../../../src/testing-store.ts'
+} from '../../../packages/store-kit/src/harness.ts'
+import { engineContract, engineControls } from '../../../packages/store-kit/src/index.ts'
+import { describeOnceContract } from '../../../packages/store-kit/src/shared-state.ts'
 import { effectsUnderToken } from '../../scenarios/effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from '../../scenarios/scenario.ts'
 import { follow, send } from '../task-client.ts'

@@ -3,7 +3,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { createRestateStore, type EngineStore } from '../../../src/restate.ts'
+import { createRestateStore, type EngineStore } from '../../../packages/restate/src/index.ts'
 import { processFile } from '../process-file.ts'
 import { startBalancer } from './balancer.ts'
 import { restateNode } from './node.ts'

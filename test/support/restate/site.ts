@@ -2,11 +2,11 @@
 
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:net'
-import type { EngineStore, RestateStoreOptions } from '../../../src/restate.ts'
-import type { RunDelivered } from '../../../src/store/restate/connection.ts'
-import { assembleStore, type StoreParts } from '../../../src/store/restate/store.ts'
-import { createTaskObject, type ServiceNames } from '../../../src/store/restate/task-object.ts'
-import type { EngineHarness, EngineSite } from '../../../src/testing/store/harness.ts'
+import type { RunDelivered } from '../../../packages/restate/src/connection.ts'
+import type { EngineStore, RestateStoreOptions } from '../../../packages/restate/src/index.ts'
+import { assembleStore, type StoreParts } from '../../../packages/restate/src/store.ts'
+import { createTaskObject, type ServiceNames } from '../../../packages/restate/src/task-object.ts'
+import type { EngineHarness, EngineSite } from '../../../packages/store-kit/src/harness.ts'
 import { type Balancer, startBalancer } from './balancer.ts'
 import type { TestRestate } from './server.ts'
 

@@ -6,9 +6,9 @@
  * writing to a task that another worker has.
  */
 
-import { assembleStore } from '../../../src/store/restate/store.ts'
-import { createTaskObject, type TaskHandlers } from '../../../src/store/restate/task-object.ts'
-import type { RunTurn } from '../../../src/store/task-engine.ts'
+import { assembleStore } from '../../../packages/restate/src/store.ts'
+import { createTaskObject, type TaskHandlers } from '../../../packages/restate/src/task-object.ts'
+import type { RunTurn } from '../../../packages/rondo/src/store/task-engine.ts'
 
 export interface RestateWorkerOptions {
   readonly ingress: readonly string[]

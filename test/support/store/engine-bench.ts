@@ -1,9 +1,12 @@
 /** An engine over the in-memory store, with a manual clock. */
 
-import { createLeaseEngine, type LeaseEngineOptions } from '../../../src/store/engine/lease-engine.ts'
-import { createMemoryStore } from '../../../src/store/memory/store.ts'
-import type { Store } from '../../../src/store/store.ts'
-import type { EngineEvent } from '../../../src/store/task-engine.ts'
+import {
+  createLeaseEngine,
+  type LeaseEngineOptions,
+} from '../../../packages/rondo/src/store/engine/lease-engine.ts'
+import { createMemoryStore } from '../../../packages/rondo/src/store/memory/store.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
+import type { EngineEvent } from '../../../packages/rondo/src/store/task-engine.ts'
 import { createEngineClock } from './engine-clock.ts'
 
 export const LEASE = 9_000

@@ -1,4 +1,4 @@
-import type { StoreClock } from '../../../src/lib/clock.ts'
+import type { StoreClock } from '../../../packages/rondo/src/lib/clock.ts'
 import { createManualClock } from '../manual-clock.ts'
 
 export interface EngineClock extends StoreClock {

@@ -1,6 +1,6 @@
 /** A turn of a task that ends when the test says so. */
 
-import type { TaskTurn, TaskTurnOutcome } from '../../../src/store/task-engine.ts'
+import type { TaskTurn, TaskTurnOutcome } from '../../../packages/rondo/src/store/task-engine.ts'
 
 export const complete = (result: string): TaskTurnOutcome => ({ kind: 'complete', result })
 

@@ -1,7 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import { createPostgresStore, type PostgresStoreOptions } from '../../../src/store/postgres/store.ts'
-import type { Store } from '../../../src/store/store.ts'
+import {
+  createPostgresStore,
+  type PostgresStoreOptions,
+} from '../../../packages/rondo/src/store/postgres/store.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
 import type { TestPostgres } from '../postgres-server.ts'
 import type { Database } from './store-harness.ts'
 

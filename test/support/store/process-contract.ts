@@ -1,8 +1,8 @@
 /** Workers that die, freeze or kill themselves, as real processes (E9, P16). */
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { createLeaseEngine } from '../../../src/store/engine/lease-engine.ts'
-import { createTaskId, type TaskEngine } from '../../../src/store/task-engine.ts'
+import { createLeaseEngine } from '../../../packages/rondo/src/store/engine/lease-engine.ts'
+import { createTaskId, type TaskEngine } from '../../../packages/rondo/src/store/task-engine.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { type StoreAudit, startAudit } from './store-audit.ts'
 import { alice, type Database, type DatabaseHarness, newTask, until } from './store-harness.ts'

@@ -1,8 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createSqliteStore } from '../../../src/store/sqlite/store.ts'
-import type { Store } from '../../../src/store/store.ts'
+import { createSqliteStore } from '../../../packages/rondo/src/store/sqlite/store.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
 import type { Database } from './store-harness.ts'
 
 /** A separate file in a temporary folder; deleted at the end. */

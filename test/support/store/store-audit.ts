@@ -4,7 +4,7 @@
  */
 
 import pg from 'pg'
-import { openSqlite } from '../../../src/store/sqlite/database.ts'
+import { openSqlite } from '../../../packages/rondo/src/store/sqlite/database.ts'
 import type { StoreAddress } from './store-harness.ts'
 import type { Entry } from './worker-plan.ts'
 

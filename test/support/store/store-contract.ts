@@ -9,7 +9,7 @@ import {
   type StoreHarness,
   storeContract,
   storeControls,
-} from '../../../src/testing-store.ts'
+} from '../../../packages/store-kit/src/index.ts'
 
 /** With the parts for a fleet, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {

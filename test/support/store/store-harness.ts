@@ -1,6 +1,6 @@
 /** Databases that worker processes can reach too, and the helpers that tests of stores and engines share with the contract. */
 
-import type { StoreSite } from '../../../src/testing/store/harness.ts'
+import type { StoreSite } from '../../../packages/store-kit/src/harness.ts'
 
 export {
   alice,
@@ -11,7 +11,7 @@ export {
   inputs,
   newTask,
   until,
-} from '../../../src/testing/store/harness.ts'
+} from '../../../packages/store-kit/src/harness.ts'
 
 /** Where a process finds the database. */
 export type StoreAddress =

@@ -5,9 +5,9 @@
  * confirmed it, and is created again under the same id if its worker died first. All random events derive from a seed.
  */
 
-import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-engine.ts'
-import type { SeededRandom } from '../../../src/testing/store/harness.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
+import { createTaskId } from '../../../packages/rondo/src/store/task-engine.ts'
+import type { SeededRandom } from '../../../packages/store-kit/src/harness.ts'
 import { startAudit } from './store-audit.ts'
 import { alice, until } from './store-harness.ts'
 import { createSurely, makeTrouble, type TroubleCount, type TroubleOptions } from './task-trouble.ts'

@@ -5,9 +5,9 @@
  * is a worker that continues without its lease.
  */
 
-import type { Store } from '../../../src/store/store.ts'
-import { createTaskId } from '../../../src/store/task-engine.ts'
-import type { SeededRandom } from '../../../src/testing/store/harness.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
+import { createTaskId } from '../../../packages/rondo/src/store/task-engine.ts'
+import type { SeededRandom } from '../../../packages/store-kit/src/harness.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { alice, type Database, until } from './store-harness.ts'
 import type { Crew } from './worker-crew.ts'

@@ -3,12 +3,12 @@
  * honours idempotency keys.
  */
 
-import { type StoreClock, storeClock } from '../../../src/lib/clock.ts'
-import { createLeaseEngine } from '../../../src/store/engine/lease-engine.ts'
-import { createPostgresStore } from '../../../src/store/postgres/store.ts'
-import { createSqliteStore } from '../../../src/store/sqlite/store.ts'
-import type { Store } from '../../../src/store/store.ts'
-import type { RunTurn, TaskTurnOutcome } from '../../../src/store/task-engine.ts'
+import { type StoreClock, storeClock } from '../../../packages/rondo/src/lib/clock.ts'
+import { createLeaseEngine } from '../../../packages/rondo/src/store/engine/lease-engine.ts'
+import { createPostgresStore } from '../../../packages/rondo/src/store/postgres/store.ts'
+import { createSqliteStore } from '../../../packages/rondo/src/store/sqlite/store.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
+import type { RunTurn, TaskTurnOutcome } from '../../../packages/rondo/src/store/task-engine.ts'
 import { alice, answers, inputs, newTask, type StoreAddress } from './store-harness.ts'
 import { openUnfenced, openUnguarded } from './unfenced-store.ts'
 import type {

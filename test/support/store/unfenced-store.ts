@@ -4,13 +4,13 @@
  */
 
 import pg from 'pg'
-import type { PgPool } from '../../../src/store/postgres/driver.ts'
-import { createPostgresStore } from '../../../src/store/postgres/store.ts'
-import { FENCE as POSTGRES_FENCE } from '../../../src/store/postgres/worker-tasks.ts'
-import { openDatabase } from '../../../src/store/sqlite/schema.ts'
-import { createStoreOn } from '../../../src/store/sqlite/store.ts'
-import { FENCE as SQLITE_FENCE } from '../../../src/store/sqlite/worker-tasks.ts'
-import type { Store } from '../../../src/store/store.ts'
+import type { PgPool } from '../../../packages/rondo/src/store/postgres/driver.ts'
+import { createPostgresStore } from '../../../packages/rondo/src/store/postgres/store.ts'
+import { FENCE as POSTGRES_FENCE } from '../../../packages/rondo/src/store/postgres/worker-tasks.ts'
+import { openDatabase } from '../../../packages/rondo/src/store/sqlite/schema.ts'
+import { createStoreOn } from '../../../packages/rondo/src/store/sqlite/store.ts'
+import { FENCE as SQLITE_FENCE } from '../../../packages/rondo/src/store/sqlite/worker-tasks.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
 import type { StoreAddress } from './store-harness.ts'
 
 export function openUnfenced(address: StoreAddress): Store {

@@ -1,6 +1,6 @@
 /** Workers that are replaced when they end. */
 
-import type { SeededRandom } from '../../../src/testing/store/harness.ts'
+import type { SeededRandom } from '../../../packages/store-kit/src/harness.ts'
 import { until } from './store-harness.ts'
 import type { WorkerOptions } from './worker-plan.ts'
 import { type Downstream, startWorker, type WorkerProcess } from './worker-process.ts'

@@ -1,6 +1,6 @@
 /** What a task of the crash tests does, and the messages between its worker and the test. */
 
-import type { HookOutcome } from '../../../src/store/task-store.ts'
+import type { HookOutcome } from '../../../packages/rondo/src/store/task-store.ts'
 import type { StoreAddress } from './store-harness.ts'
 
 /** The head of such a task, as JSON. */

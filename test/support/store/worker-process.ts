@@ -2,7 +2,7 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import type { HookOutcome } from '../../../src/store/task-store.ts'
+import type { HookOutcome } from '../../../packages/rondo/src/store/task-store.ts'
 import { processFile } from '../process-file.ts'
 import type { FromWorker, Plan, ToWorker, WorkerOptions } from './worker-plan.ts'
 

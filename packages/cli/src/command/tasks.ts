@@ -1,0 +1,197 @@
+/** `rondo tasks`: shows an operator the tasks in a store. Read-only. */
+
+import { oneLine } from 'rondo/internal'
+import type { TaskStore } from 'rondo/sqlite'
+import { JSON_OPTION } from '../call-setup.ts'
+import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { formatTable, print, printJson, sayAge, sayTime, tell } from '../io.ts'
+import { type NamedStore, openTaskStore } from '../open-store.ts'
+
+const STATUSES: readonly StoredTask['status'][] = [
+  'working',
+  'input_required',
+  'completed',
+  'failed',
+  'cancelled',
+]
+const DEFAULT_LIMIT = 50
+const MAX_LIMIT = 1_000
+
+export const tasksCommand: Command = {
+  name: 'tasks',
+  usage: '<store> [taskId]',
+  summary: 'lists the tasks of a store for its operator, or shows one',
+  details: [
+    'A store is a SQLite file or a postgres:// URL. What the URL omits, such as PGPASSWORD, is taken from the environment.',
+    'For Restate, it is restate+http:// and the address of the admin API, such as restate+http://127.0.0.1:9070.',
+    'The newest tasks come first. Sealed content is not shown, and nothing is changed.',
+  ],
+  options: {
+    status: { type: 'string', value: 'STATUS', help: `only tasks with this status: ${STATUSES.join(', ')}` },
+    limit: { type: 'string', value: 'N', help: `number of tasks (default: ${DEFAULT_LIMIT})` },
+    after: {
+      type: 'string',
+      value: 'PLACE',
+      help: 'continues after a page; PLACE is printed at its end',
+    },
+    stats: { type: 'boolean', help: 'prints counts instead: due, running, parked' },
+    schema: {
+      type: 'string',
+      value: 'NAME',
+      help: 'the schema in PostgreSQL (default: rondo), or the namespace in Restate (default: Rondo)',
+    },
+    ...JSON_OPTION,
+  },
+  async run(invocation) {
+    const { io, options } = invocation
+    const [word, id, ...others] = invocation.words
+    if (word === undefined)
+      throw usageError('Name a store: a SQLite file, or a postgres:// or restate+http:// URL')
+    if (others.length > 0) throw usageError(`Unexpected argument "${others[0]}"`)
+    const query = readQuery(invocation)
+    const named = await openTaskStore(word, io.cwd, options.text('schema'))
+    try {
+      if (options.flag('stats')) return await showStats(invocation, named)
+      return id === undefined
+        ? await listTasks(invocation, named, query)
+        : await showTask(invocation, named, id)
+    } catch (error) {
+      throw named.explain(error)
+    } finally {
+      await named.store.close()
+    }
+  },
+}
+
+interface Query {
+  readonly status?: StoredTask['status']
+  readonly after?: { readonly id: string; readonly createdAt: number }
+  readonly limit: number
+}
+
+function readQuery({ options }: Invocation): Query {
+  const given = options.text('status')
+  const status = STATUSES.find((one) => one === given)
+  if (given !== undefined && status === undefined) {
+    throw usageError(`--status takes one of ${STATUSES.join(', ')}, not "${given}"`)
+  }
+  const limit = options.number('limit') ?? DEFAULT_LIMIT
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+    throw usageError(`--limit takes a whole number from 1 to ${MAX_LIMIT}`)
+  }
+  const place = options.text('after')
+  return { status, limit, after: place === undefined ? undefined : readPlace(place) }
+}
+
+/** Where a page ended. It has the time too, because the task may be gone when the next page is read. */
+const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
+
+function readPlace(text: string): Query['after'] {
+  const [, time, id] = /^(\d{1,16})\.(.+)$/s.exec(text) ?? []
+  if (time === undefined || id === undefined)
+    throw usageError('--after takes the value printed at the end of a page')
+  return { createdAt: Number(time), id }
+}
+
+async function listTasks(
+  { io, options }: Invocation,
+  { store, name }: NamedStore,
+  query: Query,
+): Promise<Exit> {
+  const found = await store.tasks.list({ ...query, limit: query.limit + 1 })
+  const tasks = found.slice(0, query.limit)
+  const last = found.length > tasks.length ? tasks.at(-1) : undefined
+  if (options.flag('json')) printJson(io, { tasks, ...(last && { next: placeOf(last) }) })
+  else if (tasks.length === 0) tell(io, `${name} has no such tasks.`)
+  else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
+  for (const { id, damaged } of tasks)
+    if (damaged)
+      tell(io, `The row of task ${oneLine(id)} is damaged and cannot be run: delete it from the table task`)
+  if (last && !options.flag('json')) tell(io, `For the next page: --after ${placeOf(last)}`)
+  return 'done'
+}
+
+async function showTask({ io, options }: Invocation, { store, name }: NamedStore, id: string): Promise<Exit> {
+  const [task] = await store.tasks.list({ id, limit: 1 })
+  if (task === undefined) throw new CommandError('stored', `${name} has no task ${id}, or it has expired`)
+  if (options.flag('json')) printJson(io, { task })
+  else print(io, sayStoredTask(task, io.now()))
+  return 'done'
+}
+
+async function showStats({ io, options }: Invocation, { store }: NamedStore): Promise<Exit> {
+  const stats = await store.tasks.stats()
+  if (options.flag('json')) printJson(io, { stats })
+  else print(io, sayStats(stats))
+  return 'done'
+}
+
+type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
+type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
+
+const TAG_LENGTH = 9
+const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'waits for', 'owner']
+
+function tableOf(tasks: readonly StoredTask[], now: number, width?: number): string {
+  const rows = tasks.map((task) => [
+    task.id,
+    task.status,
+    sayAge(now - task.createdAt),
+    sayUntil(task.expiresAt - now),
+    String(task.failures),
+    String(task.entries),
+    task.worker ?? '-',
+    waitsFor(task, now),
+    `${task.owner.tenant}/${task.owner.principal.slice(0, TAG_LENGTH)}`,
+  ])
+  return formatTable([HEAD, ...rows.map((row) => row.map(oneLine))], width)
+}
+
+function sayStoredTask(task: StoredTask, now: number): string {
+  const { dueAt } = task
+  const due = dueAt === undefined ? '-' : `${sayTime(dueAt)}${dueAt <= now ? ', waits for a worker' : ''}`
+  const rows = [
+    ['task', task.id],
+    ['status', task.status],
+    ['created', `${sayTime(task.createdAt)} (${sayAge(now - task.createdAt)})`],
+    ['updated', `${sayTime(task.updatedAt)} (${sayAge(now - task.updatedAt)})`],
+    ['expires', `${sayTime(task.expiresAt)} (${sayUntil(task.expiresAt - now)})`],
+    ['failures', String(task.failures)],
+    ['worker', task.worker ?? '-'],
+    [task.worker === undefined ? 'due' : 'lease until', due],
+    ['waits for', waitsFor(task, now)],
+    ['open questions', task.openKeys.join(', ') || '-'],
+    ['open hooks', task.openHooks.join(', ') || '-'],
+    ['journal entries', String(task.entries)],
+    ['tenant', task.owner.tenant],
+    ["owner's tag", task.owner.principal],
+  ]
+  return formatTable(rows.map((row) => row.map(oneLine)))
+}
+
+/** What would make the task continue, as far as an operator may see. */
+function waitsFor({ status, worker, dueAt, openKeys, openHooks }: StoredTask, now: number): string {
+  if (status !== 'working' && status !== 'input_required') return '-'
+  const answers = openKeys.map((key) => `answer ${key}`)
+  const events = openHooks.map((key) => `event ${key}`)
+  const isTimed = worker === undefined && dueAt !== undefined
+  const time = isTimed ? [dueAt <= now ? 'a worker' : `time ${sayTime(dueAt)}`] : []
+  const all = [...answers, ...events, ...time]
+  // An effect is held back until the client has shown that it knows the task.
+  if (worker === undefined && all.length === 0) return 'its owner'
+  return all.join(', ') || '-'
+}
+
+function sayStats({ due, oldestDueMs, running, parked }: StoreStats): string {
+  const oldest = due === 0 ? '' : `, the oldest for ${(oldestDueMs / 1000).toFixed(1)} s`
+  return formatTable([
+    ['due', `${due}${oldest}`, 'wait for a worker'],
+    ['running', String(running), 'with a worker'],
+    ['parked', String(parked), 'wait for an answer, an event or a time'],
+  ])
+}
+
+function sayUntil(ms: number): string {
+  const age = sayAge(ms)
+  return age === 'now' ? 'soon' : `in ${age}`
+}

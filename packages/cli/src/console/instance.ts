@@ -1,0 +1,199 @@
+/**
+ * One instance of the console: a process that runs the server of a file in development mode, on a free port of loopback, and
+ * reports over IPC what happens in it. Every event names the exchange in which it happened, which the proxy numbers with a
+ * header. SIGTERM drains; the process exits when its supervisor is gone, or if the file cannot be served.
+ */
+
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { OperatorTasks } from 'rondo'
+import { develop } from 'rondo/internal'
+import { loadServer, sayFailure, sayReason } from '../load-server.ts'
+import {
+  type DeliveryReport,
+  EXCHANGE_HEADER,
+  type InstanceMessage,
+  type PlainError,
+  PRINCIPAL_HEADER,
+  REWORD_HEADER,
+  SKEW_HEADER,
+  type SupervisorMessage,
+} from './event.ts'
+
+const [path = ''] = process.argv.slice(2)
+
+interface Current {
+  readonly exchange?: string
+  readonly skewMs: number
+  readonly subject?: string
+  readonly reworded: readonly string[]
+}
+
+const current = new AsyncLocalStorage<Current>()
+
+type Reported = Extract<InstanceMessage, { kind: 'event' }>['happening']
+
+function send(message: InstanceMessage, sent?: () => void): void {
+  // The supervisor may be gone: `disconnect` ends this process.
+  if (process.connected) process.send?.(message, undefined, undefined, () => sent?.())
+  else sent?.()
+}
+
+const report = (happening: Reported): void => send({ kind: 'event', happening })
+
+function plain<E extends object>(event: E): E {
+  if (!('error' in event) || event.error === undefined) return event
+  const { error } = event
+  const { name, message, code, stack } = (
+    error instanceof Error ? error : { name: 'Error', message: String(error) }
+  ) as PlainError
+  return { ...event, error: { name, message, ...(typeof code === 'string' && { code }), stack } }
+}
+
+const stores: { readonly tasks: OperatorTasks; ready(): Promise<void> }[] = []
+
+/** Before the file is loaded, which creates its servers. */
+develop({
+  log(event) {
+    if (event.event === 'round') return
+    report({ kind: 'log', exchange: current.getStore()?.exchange, event: plain(event) as never })
+  },
+  round: (round, operations) =>
+    report({ kind: 'round', exchange: current.getStore()?.exchange, round, operations }),
+  running: (round) => report({ kind: 'running', round }),
+  task: (event) => report({ kind: 'task', event: plain(event) as never }),
+  skewMs: () => current.getStore()?.skewMs ?? 0,
+  principal() {
+    const subject = current.getStore()?.subject
+    return subject === undefined ? undefined : { subject }
+  },
+  reworded: () => current.getStore()?.reworded ?? [],
+  store: (store) => void stores.push(store),
+})
+
+/** Older tasks are not shown. */
+const MAX_TASKS = 200
+
+/** Sends the tasks of the stores. A store that fails says so in its own events. */
+async function look(): Promise<void> {
+  const lists = await Promise.all(stores.map(({ tasks }) => tasks.list({ limit: MAX_TASKS }).catch(() => [])))
+  send({ kind: 'tasks', tasks: lists.flat() })
+}
+
+let deliver = async (_hook: string, _event: unknown): Promise<DeliveryReport> => ({
+  kind: 'failed',
+  problem: 'The console delivers events to servers of this package only',
+})
+
+process.on('message', (message: SupervisorMessage) => {
+  if (message.kind === 'look') return void look()
+  const { id } = message
+  deliver(message.hook, message.event)
+    .catch((error): DeliveryReport => ({ kind: 'failed', problem: sayReason(error) }))
+    .then((delivery) => send({ kind: 'delivered', id, delivery }))
+})
+
+/** How long calls in flight may take while the process stops. */
+const GRACE_MS = 8_000
+
+const MAX_BODY = 4 * 1024 * 1024
+
+/**
+ * Reads the body first: the events of a stream do not run in the context of the request, what follows does. Only the proxy
+ * uses this port, and it sends no Origin: a page of a browser that found the port is refused unread.
+ */
+async function serve(
+  handler: (req: IncomingMessage & { body?: unknown }, res: ServerResponse) => void,
+  req: IncomingMessage & { body?: unknown },
+  res: ServerResponse,
+): Promise<void> {
+  if (req.headers.origin !== undefined || !isOurs(req)) return refuse(res, 403)
+  if (Number(req.headers['content-length'] ?? 0) > MAX_BODY) return refuse(res, 413)
+  if (req.method === 'POST') {
+    const chunks: Buffer[] = []
+    let size = 0
+    for await (const chunk of req as AsyncIterable<Buffer>) {
+      size += chunk.length
+      if (size > MAX_BODY) return refuse(res, 413)
+      chunks.push(chunk)
+    }
+    req.body = Buffer.concat(chunks)
+  }
+  const context = {
+    exchange: textOf(req.headers[EXCHANGE_HEADER]),
+    skewMs: Number(req.headers[SKEW_HEADER] ?? 0),
+    subject: textOf(req.headers[PRINCIPAL_HEADER]),
+    reworded: (textOf(req.headers[REWORD_HEADER]) ?? '').split(',').map(decodeURIComponent),
+  }
+  current.run(context, () => handler(req, res))
+}
+
+/** The proxy alone knows this address, as a number: a name that points at it is a page's. */
+function isOurs({ headers, socket }: IncomingMessage): boolean {
+  return headers.host === `127.0.0.1:${socket.localPort}`
+}
+
+function refuse(res: ServerResponse, status: 403 | 413): void {
+  res.writeHead(status, { 'Content-Type': 'text/plain', Connection: 'close' }).end('Refused\n')
+}
+
+function textOf(header: string | string[] | undefined): string | undefined {
+  return typeof header === 'string' && header !== '' ? header : undefined
+}
+
+async function start(): Promise<void> {
+  let stopping = false
+  let stop = async (): Promise<void> => {}
+  const end = (): void => {
+    if (stopping) return
+    stopping = true
+    void stop().finally(() => process.exit(0))
+  }
+  process.on('disconnect', () => process.exit(0))
+  process.on('SIGTERM', end)
+  process.on('SIGINT', () => {})
+  // A mistake of the author outside of a call must not look like a crash of the instance.
+  process.on('unhandledRejection', (error) =>
+    report({
+      kind: 'log',
+      event: plain({ event: 'warning', message: 'Unhandled rejection: await every promise', error }) as never,
+    }),
+  )
+  const { server, exported, isOfficial } = await loadServer(path)
+  await Promise.all(stores.map((store) => store.ready())).catch((error) => {
+    throw new Error(`Its store cannot be used. ${sayReason(error)}`)
+  })
+  if ('deliver' in server && typeof server.deliver === 'function') deliver = server.deliver.bind(server)
+  const handler = server.nodeHandler()
+  const calls = new Set<ServerResponse>()
+  let onIdle = (): void => {}
+  const http = createHttpServer((req, res) => {
+    if (req.method === 'POST' && req.headers['mcp-method'] !== 'subscriptions/listen') calls.add(res)
+    res.once('close', () => {
+      calls.delete(res)
+      if (calls.size === 0) onIdle()
+    })
+    serve(handler, req, res).catch(() => res.destroy())
+  })
+  stop = async () => {
+    server.drain()
+    await new Promise<void>((done) => {
+      onIdle = done
+      if (calls.size === 0) done()
+      setTimeout(done, GRACE_MS).unref()
+    })
+    await server.close()
+  }
+  await new Promise<void>((done, fail) => {
+    http.once('error', fail)
+    http.listen(0, '127.0.0.1', done)
+  })
+  send({ kind: 'listening', port: (http.address() as AddressInfo).port, exported, isOfficial })
+}
+
+try {
+  await start()
+} catch (error) {
+  send({ kind: 'failed', message: sayFailure(error) }, () => process.exit(1))
+}

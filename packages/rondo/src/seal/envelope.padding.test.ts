@@ -1,0 +1,49 @@
+import fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { ringOf } from '../../../../test/support/seal-fixtures.ts'
+import { envelopeLength, isPaddedSize, pad, paddedSize, unpad } from './envelope.ts'
+
+describe('pad and unpad', () => {
+  it('P1 restores the data without the padding', () => {
+    fc.assert(
+      fc.property(fc.uint8Array({ maxLength: 9_000, size: 'max' }), (data) => {
+        expect(unpad(pad(data))).toEqual(Buffer.from(data))
+      }),
+    )
+  })
+
+  it('P14 grows with the data, by at most an eighth or one step of 256 bytes', () => {
+    const broken = [...Array(60_000).keys()].filter((bytes) => {
+      const size = paddedSize(bytes)
+      const added = size - bytes - 4
+      return (
+        size > paddedSize(bytes + 1) || !isPaddedSize(size) || added < 0 || added >= Math.max(256, size / 8)
+      )
+    })
+    expect(broken).toEqual([])
+  })
+
+  it.each([1, 2] as const)('T21 allows a token of suite %i and at most 64 KiB one of 43 lengths', (suite) => {
+    const lengths = new Set<number>()
+    const ring = { ...ringOf('a'), suite }
+    for (let bytes = 0; bytes < 60_000; bytes++) lengths.add(envelopeLength(ring, bytes))
+    expect([...lengths].filter((length) => length <= 64 * 1024)).toHaveLength(43)
+  })
+
+  it.each([
+    ['a byte of padding that is not zero', corrupt((padded) => padded.writeUInt8(1, padded.length - 1))],
+    ['a length beyond the end', corrupt((padded) => padded.writeUInt32BE(0xffff_ffff, 0))],
+    ['a length of a larger bucket', corrupt((padded) => padded.writeUInt32BE(253, 0))],
+    ['a length of a smaller bucket', Buffer.alloc(512)],
+    ['a size that is no bucket', Buffer.alloc(300)],
+    ['nothing at all', Buffer.alloc(0)],
+  ])('refuses %s', (_name, padded) => {
+    expect(unpad(padded)).toBeUndefined()
+  })
+})
+
+function corrupt(change: (padded: Buffer) => void): Buffer {
+  const padded = pad(Buffer.from('data'))
+  change(padded)
+  return padded
+}

@@ -1,0 +1,354 @@
+/** What the owner of a task may rely on, on every database, and what an operator may: counts, lists without content. */
+
+import type { Store, TaskQuery } from 'rondo'
+import { createTaskId, openSlots } from 'rondo/internal'
+import {
+  alice,
+  answers,
+  bob,
+  type ContractTime,
+  claimNew,
+  describe,
+  eachCase,
+  expect,
+  inputs,
+  it,
+  newTask,
+  type StoreHarness,
+} from './harness.ts'
+
+export function describeOwnerContract(harness: StoreHarness): void {
+  let now: ContractTime
+  let store: Store
+  let other: Store
+  eachCase(harness, (site) => {
+    ;({ now, store, other } = site)
+  })
+
+  const park = async (...keys: string[]) => {
+    const { fence } = await claimNew(store)
+    expect(await store.tasks.park(fence, openSlots([], inputs(...keys)))).toBe(true)
+    return fence.id
+  }
+
+  describe('create and get', () => {
+    it('E2 finds a task from another connection as soon as create has resolved', async () => {
+      const task = newTask({ message: 'begun', pollMs: 700 })
+      const creation = await store.tasks.create(task, 10)
+      const view = await other.tasks.get(task.id, alice)
+      expect(creation).toEqual({ kind: 'created', view })
+      expect(view).toEqual({
+        id: task.id,
+        status: 'working',
+        message: 'begun',
+        createdAt: now(),
+        updatedAt: now(),
+        expiresAt: now() + task.ttlMs,
+        pollMs: 700,
+        known: true,
+        revision: 1,
+        inputs: new Map(),
+        result: undefined,
+        error: undefined,
+      })
+    })
+
+    it('returns the same task for the same id, and refuses the id of another owner', async () => {
+      const task = newTask()
+      const first = await store.tasks.create(task, 10)
+      expect(await other.tasks.create({ ...task, head: 'another' }, 10)).toEqual(first)
+      expect(await other.tasks.create({ ...task, owner: bob }, 10)).toEqual({ kind: 'conflict' })
+      const [lease] = await store.tasks.claim('w', 1000, 10)
+      expect(lease?.task.head).toBe('head')
+    })
+
+    it('E6 T17 shows unknown, foreign and expired tasks alike', async () => {
+      const id = await park('name')
+      const given = answers({ name: 'x' })
+      const strangers = [
+        bob,
+        { tenant: 'another', principal: 'alice' },
+        { tenant: 'alice', principal: 'tracker' },
+      ]
+      for (const owner of strangers) {
+        expect(await store.tasks.get(id, owner)).toBeUndefined()
+        expect(await store.tasks.deliver(id, owner, given)).toMatchObject({ kind: 'unknown' })
+        expect(await store.tasks.cancel(id, owner)).toBe('unknown')
+      }
+      expect(await store.tasks.get(createTaskId(), alice)).toBeUndefined()
+      expect((await store.tasks.get(id, alice))?.status).toBe('input_required')
+      now.pass(3_600_000)
+      expect(await store.tasks.get(id, alice)).toBeUndefined()
+      expect(await store.tasks.deliver(id, alice, given)).toMatchObject({ kind: 'unknown' })
+      expect(await store.tasks.cancel(id, alice)).toBe('unknown')
+      expect(await store.tasks.revisions([id])).toEqual(new Map())
+    })
+
+    it('T18 limits the open tasks of one owner without affecting others', async () => {
+      const first = newTask()
+      await store.tasks.create(first, 2)
+      await store.tasks.create(newTask({ ttlMs: 1000 }), 2)
+      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
+      expect((await store.tasks.create(newTask({ owner: bob }), 2)).kind).toBe('created')
+      await store.tasks.cancel(first.id, alice)
+      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
+      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
+      now.pass(1000)
+      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
+    })
+
+    it('T18 enforces the limit if many tasks are created at once', async () => {
+      const creations = await Promise.all(
+        Array.from({ length: 60 }, (_, i) => (i % 2 ? store : other).tasks.create(newTask(), 5)),
+      )
+      const created = creations.filter(({ kind }) => kind === 'created').length
+      expect(created).toBe(5)
+    })
+
+    it('stores any text unchanged', async () => {
+      const odd = ['__proto__', 'constructor', '1', '0', 'ключ 🔑', `it's "quoted" \\ $1 ?`]
+      const { fence } = await claimNew(store, { head: odd.join() })
+      await store.tasks.append(fence, 0, odd)
+      const requests = new Map(odd.map((key) => [key, `for ${key}`]))
+      await store.tasks.park(fence, openSlots([], requests))
+      const view = await other.tasks.get(fence.id, alice)
+      expect([...(view?.inputs ?? [])]).toEqual([...requests])
+      await other.tasks.deliver(fence.id, alice, new Map(odd.map((key) => [key, `re ${key}`])))
+      const [lease] = await store.tasks.claim('w', 1000, 1)
+      expect(lease?.journal).toEqual(odd)
+      expect(lease?.task.head).toBe(odd.join())
+      expect(lease?.slots).toEqual(odd.map((key) => ({ kind: 'answered', key, answer: `re ${key}` })))
+    })
+  })
+
+  describe('answers', () => {
+    it('D6 E3 accepts partial answers, and shows only the keys that are still open', async () => {
+      const id = await park('a', 'b')
+      expect(await other.tasks.deliver(id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'partial' })
+      const view = await store.tasks.get(id, alice)
+      expect(view?.status).toBe('input_required')
+      expect(view?.inputs).toEqual(inputs('b'))
+      expect(await store.tasks.claim('w', 1000, 10)).toEqual([])
+      expect(await store.tasks.deliver(id, alice, answers({ b: '2' }))).toMatchObject({ kind: 'resumed' })
+      expect((await store.tasks.get(id, alice))?.status).toBe('working')
+      const [lease] = await other.tasks.claim('w', 1000, 10)
+      expect(lease?.slots).toEqual([
+        { kind: 'answered', key: 'a', answer: '1' },
+        { kind: 'answered', key: 'b', answer: '2' },
+      ])
+    })
+
+    it('E3 ignores unknown keys, and keeps the first answer to each key', async () => {
+      const id = await park('a', 'b')
+      expect(await store.tasks.deliver(id, alice, answers({ c: 'x', constructor: 'y' }))).toMatchObject({
+        kind: 'partial',
+      })
+      expect((await store.tasks.get(id, alice))?.revision).toBe(2)
+      await store.tasks.deliver(id, alice, answers({ a: 'first', c: 'x' }))
+      expect(await other.tasks.deliver(id, alice, answers({ a: 'second' }))).toMatchObject({
+        kind: 'partial',
+      })
+      await store.tasks.deliver(id, alice, answers({ a: 'third', b: 'only' }))
+      const [lease] = await store.tasks.claim('w', 1000, 1)
+      expect(lease?.slots.map((slot) => slot.kind === 'answered' && slot.answer)).toEqual(['first', 'only'])
+      expect(await store.tasks.deliver(id, alice, answers({ a: 'late' }))).toMatchObject({ kind: 'idle' })
+    })
+
+    it('ignores answers to a task that does not wait', async () => {
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
+      await store.tasks.settle(fence, { kind: 'complete', result: 'r' })
+      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
+      expect((await store.tasks.get(fence.id, alice))?.result).toBe('r')
+    })
+  })
+
+  describe('ended tasks', () => {
+    const end = async (result = 'done', owner = alice) => {
+      const { fence } = await claimNew(store, { owner })
+      now.pass(1)
+      await store.tasks.settle(fence, { kind: 'complete', result })
+      return fence.id
+    }
+    const idsOf = async (owner = alice) => (await other.tasks.list({ owner })).map(({ id }) => id)
+    const unlimited = Number.MAX_SAFE_INTEGER
+
+    it('T18 are trimmed to a number, those first that ended first', async () => {
+      const ids = [await end(), await end(), await end()]
+      const cancelled = newTask()
+      await store.tasks.create(cancelled, 10)
+      now.pass(1)
+      await store.tasks.cancel(cancelled.id, alice)
+      const limits = { count: 2, bytes: unlimited }
+      expect(await store.tasks.trim(alice, limits)).toBe(2)
+      expect(await idsOf()).toEqual([cancelled.id, ids[2]])
+      expect(await other.tasks.get(ids[0] ?? '', alice)).toBeUndefined()
+      expect(await store.tasks.trim(alice, limits)).toBe(0)
+    })
+
+    it('T18 are trimmed to a size, and the last one is kept whatever its size', async () => {
+      const large = 'x'.repeat(10_000)
+      const ids = [await end(), await end(large), await end(large), await end(large)]
+      expect(await store.tasks.trim(alice, { count: 10, bytes: 25_000 })).toBe(2)
+      expect(await idsOf()).toEqual([ids[3], ids[2]])
+      expect(await store.tasks.trim(alice, { count: 10, bytes: 100 })).toBe(1)
+      expect(await other.tasks.get(ids[3] ?? '', alice)).toMatchObject({ result: large })
+    })
+
+    it('T18 are trimmed for one owner, without its open tasks and those of others', async () => {
+      const open = await park('name')
+      const foreign = [await end('r', bob), await end('r', bob)]
+      const ids = [await end(), await end()]
+      expect(await store.tasks.trim(alice, { count: 1, bytes: unlimited })).toBe(1)
+      expect(new Set(await idsOf())).toEqual(new Set([open, ids[1]]))
+      expect(new Set(await idsOf(bob))).toEqual(new Set(foreign))
+    })
+  })
+
+  describe('endings', () => {
+    it('D8 cancels a waiting or a running task, and none twice', async () => {
+      const id = await park('a')
+      expect(await other.tasks.cancel(id, alice)).toBe('cancelled')
+      expect(await store.tasks.cancel(id, alice)).toBe('ended')
+      expect(await store.tasks.deliver(id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
+      const view = await store.tasks.get(id, alice)
+      expect([view?.status, view?.inputs.size]).toEqual(['cancelled', 0])
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.cancel(fence.id, alice)).toBe('cancelled')
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'late' })).toBe(false)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'cancelled', result: undefined })
+    })
+
+    it('P15 increments the revision with every visible change, and with no other', async () => {
+      const { fence } = await claimNew(store)
+      const revision = async () => (await other.tasks.revisions([fence.id])).get(fence.id)
+      expect(await revision()).toBe(1)
+      await store.tasks.append(fence, 0, ['entry'])
+      await store.tasks.renew([fence], 20_000)
+      expect(await revision()).toBe(1)
+      now.pass(5)
+      await store.tasks.status(fence, 'half way')
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({
+        revision: 2,
+        message: 'half way',
+        updatedAt: now(),
+      })
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
+      expect(await revision()).toBe(3)
+      await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))
+      expect(await revision()).toBe(4)
+    })
+  })
+}
+
+export function describeOperatorContract(harness: StoreHarness): void {
+  let now: ContractTime
+  let store: Store
+  eachCase(harness, (site) => {
+    ;({ now, store } = site)
+  })
+
+  it('counts due, running and parked tasks', async () => {
+    const parked = await claimNew(store)
+    await store.tasks.park(parked.fence, openSlots([], inputs('a')))
+    await claimNew(store)
+    await store.tasks.create(newTask(), 10)
+    now.pass(700)
+    await store.tasks.create(newTask(), 10)
+    expect(await store.tasks.stats()).toEqual({ due: 2, oldestDueMs: 700, running: 1, parked: 1 })
+  })
+
+  it('lists tasks newest first, page by page, without sealed values', async () => {
+    const secret = 'SEALED'
+    const { fence } = await claimNew(store, { head: secret, message: secret, journal: [secret, secret] })
+    await store.tasks.park(fence, openSlots([], new Map([['name', secret]])))
+    now.pass(1)
+    const rest = [newTask({ head: secret }), newTask({ head: secret })]
+    for (const task of rest) await store.tasks.create(task, 10)
+    const all = await store.tasks.list({})
+    expect(all).toHaveLength(3)
+    expect(JSON.stringify(all)).not.toContain(secret)
+    expect(all[2]).toMatchObject({
+      id: fence.id,
+      status: 'input_required',
+      openKeys: ['name'],
+      entries: 2,
+      worker: undefined,
+    })
+    const [first] = await store.tasks.list({ limit: 1 })
+    expect(first).toEqual(all[0])
+    expect(await store.tasks.list({ after: first, limit: 10 })).toEqual(all.slice(1))
+    expect(await store.tasks.list({ status: 'input_required' })).toEqual(all.slice(2))
+    expect(await store.tasks.list({ id: fence.id })).toEqual(all.slice(2))
+    const [lease] = await store.tasks.claim('worker-7', 1000, 1)
+    expect(await store.tasks.list({ id: lease?.fence.id })).toMatchObject([
+      { worker: 'worker-7', dueAt: now() + 1000 },
+    ])
+  })
+
+  it('G3 says which hooks of a task wait for an event', async () => {
+    const { fence } = await claimNew(store)
+    const slots = openSlots(openSlots([], inputs('h', 'i'), 'hook'), inputs('name'))
+    await store.tasks.park(fence, slots)
+    await store.tasks.deliverHook(fence.id, alice, 'h', 'event')
+    const waiting = { status: 'input_required', openKeys: ['name'], openHooks: ['i'] }
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([waiting])
+    await store.tasks.deliver(fence.id, alice, answers({ name: 'x' }))
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([
+      { ...waiting, status: 'working', openKeys: [] },
+    ])
+    await store.tasks.cancel(fence.id, alice)
+    expect(await store.tasks.list({ id: fence.id })).toMatchObject([{ openKeys: [], openHooks: [] }])
+  })
+
+  it('E6 lists only the tasks of one owner, page by page, including ended but not expired ones', async () => {
+    const mine: string[] = []
+    for (let i = 0; i < 5; i++) {
+      await store.tasks.create(newTask({ owner: bob }), 10)
+      const task = newTask()
+      mine.unshift(task.id)
+      await store.tasks.create(task, 10)
+      await store.tasks.create(newTask({ owner: { tenant: 'another', principal: 'alice' } }), 10)
+      now.pass(1)
+    }
+    await store.tasks.cancel(mine[1] ?? '', alice)
+    const seen: string[] = []
+    let after: TaskQuery['after']
+    for (let page = 0; page < 3; page++) {
+      const found = await store.tasks.list({ owner: alice, after, limit: 2 })
+      seen.push(...found.map(({ id }) => id))
+      after = found.at(-1)
+    }
+    expect(seen).toEqual(mine)
+    expect(await store.tasks.list({ owner: alice, after })).toEqual([])
+    expect(await store.tasks.list({ owner: alice, status: 'cancelled' })).toMatchObject([{ id: mine[1] }])
+    expect(await store.tasks.list({ owner: bob, id: mine[0] })).toEqual([])
+    now.pass(3_600_000)
+    expect(await store.tasks.list({ owner: alice })).toEqual([])
+  })
+
+  it('lists the tasks of one owner in a stable order, even if they began at the same moment', async () => {
+    const ids = new Set<string>()
+    for (let i = 0; i < 7; i++) {
+      const task = newTask()
+      ids.add(task.id)
+      await store.tasks.create(task, 10)
+    }
+    const first = await store.tasks.list({ owner: alice, limit: 4 })
+    const second = await store.tasks.list({ owner: alice, after: first.at(-1), limit: 4 })
+    expect([first.length, second.length]).toEqual([4, 3])
+    expect(new Set([...first, ...second].map(({ id }) => id))).toEqual(ids)
+  })
+
+  it('deletes expired tasks in batches, and no others', async () => {
+    const kept = await claimNew(store, { ttlMs: 10_000, journal: ['kept'] })
+    for (let i = 0; i < 7; i++) await store.tasks.create(newTask({ ttlMs: 1000, journal: ['gone'] }), 100)
+    now.pass(1000)
+    expect(await store.tasks.list({})).toHaveLength(1)
+    expect([await store.sweep(3), await store.sweep(3), await store.sweep(3), await store.sweep(3)]).toEqual([
+      3, 3, 1, 0,
+    ])
+    await store.tasks.release(kept.fence, 0, false)
+    expect((await store.tasks.claim('w', 1000, 10)).map(({ journal }) => journal)).toEqual([['kept']])
+  })
+}

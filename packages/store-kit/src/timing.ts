@@ -1,0 +1,325 @@
+/**
+ * What depends on time, on every database: a task that waits for a time is neither early nor late, and of two operations at
+ * the same time the database decides once, and both sides learn the same outcome.
+ */
+
+import type { InputSlot, Store } from 'rondo'
+import { closeSlots, openSlots } from 'rondo/internal'
+import {
+  alice,
+  answers,
+  type ContractTime,
+  claimNew,
+  describe,
+  eachCase,
+  expect,
+  inputs,
+  it,
+  type StoreHarness,
+} from './harness.ts'
+
+const LEASE = 10_000
+const HOUR = 3_600_000
+
+export function describeTimeContract(harness: StoreHarness): void {
+  let now: ContractTime
+  let store: Store
+  let other: Store
+  eachCase(harness, (site) => {
+    ;({ now, store, other } = site)
+  })
+
+  const claim = async (from: Store, count = 10) => from.tasks.claim('second', LEASE, count)
+
+  describe('a task that is parked until a time', () => {
+    it('G1 is not due a millisecond before, is claimed once, and tells the time of the store', async () => {
+      const { fence } = await claimNew(store)
+      expect(await store.tasks.park(fence, [], now() + HOUR - 1)).toBe(true)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'working' })
+      expect(await store.tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })
+      expect((await store.tasks.list({ id: fence.id }))[0]).toMatchObject({ dueAt: now() + HOUR - 1 })
+      now.pass(HOUR - 2)
+      expect(await claim(store)).toEqual([])
+      now.pass(1)
+      const claims = await Promise.all([claim(store), claim(other)])
+      expect(claims.flat()).toMatchObject([{ fence: { id: fence.id }, now: now(), task: { failures: 0 } }])
+    })
+
+    it('G1 lives until the end of a wait that is longer than its life, and is claimed then', async () => {
+      const { fence, task } = await claimNew(store)
+      const due = task.expiresAt + HOUR
+      expect(await store.tasks.park(fence, [], due, due + HOUR)).toBe(true)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      now.pass(due - now())
+      const [lease] = await claim(other)
+      expect(lease).toMatchObject({ fence: { id: fence.id }, task: { expiresAt: due + HOUR } })
+      if (lease) expect(await other.tasks.park(lease.fence, [], due + 1, due)).toBe(true)
+      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      now.pass(HOUR)
+      expect(await store.tasks.get(fence.id, alice)).toBeUndefined()
+    })
+
+    it('G1 keeps the worker that parked it away', async () => {
+      const { fence } = await claimNew(store)
+      await store.tasks.park(fence, [], now() + 1)
+      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+      now.pass(1)
+      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
+      expect((await claim(other))[0]).toMatchObject({ fence: { id: fence.id } })
+      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+    })
+
+    it('G1 says when the next task is due', async () => {
+      expect(await store.tasks.nextDueMs(5000)).toBeUndefined()
+      const { fence } = await claimNew(store)
+      await store.tasks.park(fence, [], now() + 3000)
+      expect(await other.tasks.nextDueMs(2999)).toBeUndefined()
+      expect(await other.tasks.nextDueMs(3000)).toBe(3000)
+      now.pass(1000)
+      expect(await other.tasks.nextDueMs(5000)).toBe(2000)
+    })
+
+    it('G1 counts as the next one also when it is due already, until it is claimed or expires', async () => {
+      for (const ttlMs of [60_000, 5_000]) {
+        const { fence } = await claimNew(store, { ttlMs })
+        await store.tasks.park(fence, [], now() + 3000)
+      }
+      now.pass(3000)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      now.pass(1999)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      expect(await claim(store, 1)).toHaveLength(1)
+      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      now.pass(1)
+      await claim(store)
+      expect(await other.tasks.nextDueMs(1000)).toBeUndefined()
+    })
+
+    it('G1 is no longer due once it was cancelled', async () => {
+      const { fence } = await claimNew(store)
+      await store.tasks.park(fence, [], now() + 1)
+      await other.tasks.cancel(fence.id, alice)
+      now.pass(1)
+      expect(await claim(store)).toEqual([])
+    })
+  })
+
+  describe('a slot that closes at a time', () => {
+    const parked = async () => {
+      const { fence } = await claimNew(store)
+      const until = new Map([['a', now() + HOUR - 1]])
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b'), undefined, until), now() + HOUR - 1)
+      return fence
+    }
+
+    it('G2 takes an answer before its time, and the task is due when the last one is there', async () => {
+      const { id } = await parked()
+      now.pass(HOUR - 2)
+      expect(await other.tasks.deliver(id, alice, answers({ a: 'x' }))).toMatchObject({ kind: 'partial' })
+      expect(await claim(store)).toEqual([])
+      expect(await other.tasks.deliver(id, alice, answers({ b: 'y' }))).toMatchObject({ kind: 'resumed' })
+      expect(await claim(store)).toHaveLength(1)
+    })
+
+    it('G3 as a hook takes an event until then, and says that it is closed afterwards', async () => {
+      const park = async () => {
+        const { fence } = await claimNew(store)
+        const slots = openSlots([], inputs('h'), 'hook', new Map([['h', now() + HOUR - 1]]))
+        await store.tasks.park(fence, slots, now() + HOUR - 1)
+        return fence.id
+      }
+      const [early, late] = [await park(), await park()]
+      now.pass(HOUR - 2)
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      now.pass(1)
+      expect(await other.tasks.deliverHook(late, alice, 'h', 'event')).toEqual({ kind: 'closed' })
+      // What was stored in time counts when its write is repeated because the reply was lost.
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      expect(await other.tasks.deliverHook(early, alice, 'h', 'second')).toEqual({ kind: 'duplicate' })
+      const leases = await claim(store)
+      const kinds = new Map(leases.map(({ fence, slots }) => [fence.id, slots[0]?.kind]))
+      expect([kinds.get(early), kinds.get(late)]).toEqual(['answered', 'open'])
+    })
+
+    it('G2 takes no answer from its time on, whether or not a worker has come', async () => {
+      const { id } = await parked()
+      now.pass(HOUR - 1)
+      expect(await other.tasks.deliver(id, alice, answers({ a: 'x' }))).toMatchObject({ kind: 'partial' })
+      const [lease] = await claim(store)
+      expect(lease?.slots.map(({ kind }) => kind)).toEqual(['open', 'open'])
+      await other.tasks.deliver(id, alice, answers({ a: 'late', b: 'in time' }))
+      expect((await store.tasks.slots(id, alice))?.map(({ kind }) => kind)).toEqual(['open', 'answered'])
+    })
+  })
+}
+
+const ROUNDS = 25
+
+export function describeRaceContract(harness: StoreHarness): void {
+  let now: ContractTime
+  let store: Store
+  let other: Store
+  eachCase(harness, (site) => {
+    ;({ now, store, other } = site)
+  })
+
+  it('deliver races park: an answer is recorded or has no effect, and a task that received it is due', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const given = answers({ a: '1' })
+      const [parked, delivery] = await Promise.all([
+        store.tasks.park(fence, openSlots([], inputs('a'))),
+        other.tasks.deliver(fence.id, alice, given),
+      ])
+      expect(parked).toBe(true)
+      expect(['idle', 'resumed']).toContain(delivery.kind)
+      if (delivery.kind === 'idle')
+        expect(await other.tasks.deliver(fence.id, alice, given)).toMatchObject({ kind: 'resumed' })
+      const leases = await store.tasks.claim('w', 10_000, 10)
+      expect(leases.map((lease) => lease.fence)).toEqual([{ id: fence.id, epoch: fence.epoch + 1 }])
+    }
+  })
+
+  it('G4 deliver races publish and park: no answer is lost, and the task that got one is due', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('a', 'b'))
+      await store.tasks.publish(fence, slots)
+      const more = openSlots(slots, inputs('c'))
+      const work = async () => {
+        const shown = await store.tasks.publish(fence, more)
+        seen.add(String(shown?.some(({ kind }) => kind === 'answered')))
+        return store.tasks.park(fence, more)
+      }
+      const given = answers({ a: '1', b: '2', c: '3' })
+      const [parked, delivery] = await Promise.all([work(), other.tasks.deliver(fence.id, alice, given)])
+      expect(parked).toBe(true)
+      expect(['partial', 'resumed']).toContain(delivery.kind)
+      const [lease, ...rest] = await store.tasks.claim('w', 10_000, 10)
+      expect(rest).toEqual([])
+      expect(lease?.fence.id).toBe(fence.id)
+      const kinds = lease?.slots.map(({ kind }) => kind)
+      expect(kinds?.slice(0, 2)).toEqual(['answered', 'answered'])
+    }
+    expect(seen.size).toBeGreaterThan(0)
+  })
+
+  it('G3 deliveries race on one hook: one is accepted, the others are told so, and the task is due once', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('h'), 'hook')
+      const [parked, ...kinds] = await Promise.all([
+        store.tasks.publish(fence, slots).then(() => store.tasks.park(fence, slots)),
+        ...Array.from({ length: 5 }, async (_, n) => {
+          for (;;) {
+            const { kind } = await (n % 2 ? store : other).tasks.deliverHook(fence.id, alice, 'h', `by ${n}`)
+            // Before the slot is published there is no hook of this name.
+            if (kind !== 'closed') return kind
+          }
+        }),
+      ])
+      expect(parked).toBe(true)
+      expect(kinds.sort()).toEqual(['accepted', ...Array(4).fill('duplicate')])
+      const leases = await store.tasks.claim('w', 10_000, 10)
+      expect(leases.map((lease) => lease.slots.map(({ kind }) => kind))).toEqual([['answered']])
+    }
+  })
+
+  it('G3 a delivery races the end of its time: what was accepted is there, and nothing else', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const slots = openSlots([], inputs('h'), 'hook')
+      await store.tasks.publish(fence, slots)
+      const close = () => store.tasks.publish(fence, closeSlots(slots, [{ key: 'h', role: 'hook' }]))
+      const deliver = () => other.tasks.deliverHook(fence.id, alice, 'h', 'event')
+      const [merged, { kind }] = (
+        i % 2 ? await Promise.all([close(), deliver()]) : (await Promise.all([deliver(), close()])).reverse()
+      ) as [readonly InputSlot[], { kind: string }]
+      expect(merged.map((slot) => slot.kind)).toEqual([kind === 'accepted' ? 'answered' : 'closed'])
+      expect(['accepted', 'closed']).toContain(kind)
+      expect((await other.tasks.deliverHook(fence.id, alice, 'h', 'late')).kind).not.toBe('accepted')
+      seen.add(kind)
+    }
+    expect(seen.size).toBeGreaterThan(0)
+  })
+
+  it('deliver races deliver: one answer wins each key, and the task is resumed once', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const keys = ['a', 'b', 'c']
+      await store.tasks.park(fence, openSlots([], inputs(...keys)))
+      const deliveries = await Promise.all(
+        Array.from({ length: 9 }, (_, n) =>
+          (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ [keys[n % 3] ?? '']: `by ${n}` })),
+        ),
+      )
+      expect(deliveries.filter(({ kind }) => kind === 'resumed')).toHaveLength(1)
+      const [lease, ...more] = await store.tasks.claim('w', 10_000, 10)
+      expect(more).toEqual([])
+      expect(lease?.slots.map(({ kind }) => kind)).toEqual(['answered', 'answered', 'answered'])
+    }
+  })
+
+  it('deliver races the same deliver of the same worker: one of them gets the lease', async () => {
+    const taker = { worker: 'taker', leaseMs: 10_000 }
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      await store.tasks.park(fence, openSlots([], inputs('a')))
+      const handovers = await Promise.all(
+        Array.from({ length: 6 }, (_, n) =>
+          (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ a: '1' }), taker),
+        ),
+      )
+      expect(handovers.filter(({ lease }) => lease !== undefined)).toHaveLength(1)
+    }
+  })
+
+  it('P15 cancel races complete: one of them wins, and the task keeps that ending', async () => {
+    const seen = new Set<string>()
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store)
+      const settle = () => store.tasks.settle(fence, { kind: 'complete', result: 'done' })
+      const cancel = () => other.tasks.cancel(fence.id, alice)
+      const [settled, cancelled] =
+        i % 2 ? await Promise.all([settle(), cancel()]) : (await Promise.all([cancel(), settle()])).reverse()
+      expect([settled, cancelled]).toEqual(settled ? [true, 'ended'] : [false, 'cancelled'])
+      const status = settled ? 'completed' : 'cancelled'
+      expect((await other.tasks.get(fence.id, alice))?.status).toBe(status)
+      seen.add(status)
+    }
+    expect(seen.size).toBeGreaterThan(0)
+  })
+
+  it('deliver races expiry: a refused answer changes nothing, and nobody runs an expired task', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store, { ttlMs: 1000 })
+      await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
+      const first = Promise.all([
+        store.tasks.deliver(fence.id, alice, answers({ a: '1' })),
+        other.tasks.deliver(fence.id, alice, answers({ b: '2' })),
+      ])
+      now.pass(1000)
+      for (const { kind } of await first) expect(['unknown', 'partial', 'resumed']).toContain(kind)
+      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '3' }))).toMatchObject({
+        kind: 'unknown',
+      })
+      expect(await store.tasks.claim('w', 10_000, 10)).toEqual([])
+      expect(await other.tasks.get(fence.id, alice)).toBeUndefined()
+    }
+  })
+
+  it('P16 append races takeover: a stale entry is in the journal of the next turn, or nowhere', async () => {
+    for (let i = 0; i < ROUNDS; i++) {
+      const { fence } = await claimNew(store, {}, 1000)
+      now.pass(1000)
+      const [appended, leases] = await Promise.all([
+        store.tasks.append(fence, 0, ['late']),
+        other.tasks.claim('w', 1_000_000_000, 10),
+      ])
+      const [lease] = leases.length > 0 ? leases : await other.tasks.claim('w', 1_000_000_000, 10)
+      expect(lease?.journal).toEqual(appended ? ['late'] : [])
+    }
+  })
+}
