@@ -23,7 +23,23 @@ const HELP = `Usage: npm run coverage:spec -- [options]
 "vitest run" writes the report for whatever it ran: run all tests first ("npm test" does).`
 
 /** How many ids each section has: A1 to A6, and so on. */
-const SECTIONS = { A: 6, B: 21, C: 15, D: 10, E: 9, F: 5, G: 7, H: 4, I: 8, J: 3, N: 5, R: 11 }
+const SECTIONS = {
+  A: 6,
+  B: 21,
+  C: 15,
+  D: 10,
+  E: 9,
+  F: 5,
+  G: 7,
+  H: 4,
+  I: 8,
+  J: 3,
+  K: 5,
+  L: 6,
+  M: 4,
+  N: 5,
+  R: 11,
+}
 const ROW = /^\|\s*([A-Z]\d+)\s*\|(.*)\|\s*([^|]*?)\s*\|\s*$/
 const RUN_AT_START = /^[A-Z]\d+(?:[\s,]+[A-Z]\d+)*(?![\w-])/
 const RUN_IN_PARENTHESES = /\(([A-Z]\d+(?:[\s,]+[A-Z]\d+)*)\)/g
