@@ -250,7 +250,7 @@ describe('the exit code', () => {
 
   it('comes with the error as JSON if --json was given', async () => {
     const { value, code } = await home.json(['tools', 'http://127.0.0.1:9/mcp'])
-    expect(value).toMatchObject({ status: 'error', error: { exit: 6, code: 'PEER_GONE' } })
+    expect(value).toMatchObject({ status: 'error', error: { exit: 6, code: 'PEER_UNREACHABLE' } })
     expect(code).toBe(6)
   })
 

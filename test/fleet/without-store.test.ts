@@ -39,13 +39,13 @@ it('J1 a response that reaches another instance gets an error that names both re
   const stream = await client.post(call(7, 'ask'))
   const { id } = await question(stream)
   route(1)
-  const astray = await client.respond(id, ADA)
-  expect(astray.status).toBe(421)
-  expect(await astray.json()).toMatchObject({
+  const answered = await client.respond(id, ADA)
+  expect(answered.status).toBe(421)
+  expect(await answered.json()).toMatchObject({
     error: { message: expect.stringMatching(/store that they share, or sticky routing/) },
   })
   expect(instances[1]?.events).toContainEqual(
-    expect.objectContaining({ event: 'refused', code: 'PEER_ASTRAY' }),
+    expect.objectContaining({ event: 'refused', code: 'PEER_OTHER_INSTANCE' }),
   )
   // A response that goes to the right instance is accepted.
   route(0)

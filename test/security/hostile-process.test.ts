@@ -49,7 +49,7 @@ describe('a hostile process', () => {
 
   it('is given up if it writes nothing but lines that are no messages, which are reported a few times', async () => {
     const { outcome, warnings } = await called(`process.stdout.write('x\\n'.repeat(10_001))`)
-    expect(outcome).toMatch(/^\[PEER_GONE\] .* lines to stdout that are not messages/)
+    expect(outcome).toMatch(/^\[PEER_UNREACHABLE\] .* lines to stdout that are not messages/)
     expect(warnings).toHaveLength(10)
     const patient = await called(`process.stdout.write('x\\n'.repeat(9_000)); finish('done')`)
     expect(patient.outcome).toEqual(done)
@@ -58,7 +58,7 @@ describe('a hostile process', () => {
   it('is given up if it writes JSON that nests too deep', async () => {
     const write = (levels: number) =>
       `process.stdout.write('['.repeat(${levels}) + ']'.repeat(${levels}) + '\\n'); finish('done')`
-    expect((await called(write(100_000))).outcome).toMatch(/^\[PEER_GONE\] .* cannot be read/)
+    expect((await called(write(100_000))).outcome).toMatch(/^\[PEER_UNREACHABLE\] .* cannot be read/)
     expect((await called(write(900))).outcome).toEqual(done)
   })
 

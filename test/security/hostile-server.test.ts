@@ -106,7 +106,7 @@ describe('a hostile server', () => {
 
   it.each([
     [100, 'LIMIT_CLIENT_QUESTIONS'],
-    [100_000, 'PEER_ANSWER'],
+    [100_000, 'PEER_BAD_RESPONSE'],
   ])('ends the call, not the process, with a schema nested %d levels deep', async (levels, code) => {
     const deep = `${'{"not":'.repeat(levels)}{}${'}'.repeat(levels)}`
     const attack: Attack = ({ id }, response) => {
@@ -221,8 +221,8 @@ describe('a hostile server', () => {
       response.setHeader('Content-Type', 'application/json')
       response.write('{"jsonrpc"', () => response.destroy())
     }
-    expect(await attacked(attack)).toBe('PEER_GONE')
-    expect(await attacked((_message, response) => response.destroy())).toBe('PEER_GONE')
+    expect(await attacked(attack)).toBe('PEER_UNREACHABLE')
+    expect(await attacked((_message, response) => response.destroy())).toBe('PEER_UNREACHABLE')
   })
 
   it('is reported as gone if it switches to another protocol, or speaks none', async () => {
@@ -232,7 +232,7 @@ describe('a hostile server', () => {
         void response.socket?.end(text)
     const switching = 'HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n'
     for (const text of [switching, 'HTTP/9.9 what\r\n\r\n', '\0'.repeat(1_000)]) {
-      expect(await attacked(raw(text), { timeoutMs: 60_000 })).toBe('PEER_GONE')
+      expect(await attacked(raw(text), { timeoutMs: 60_000 })).toBe('PEER_UNREACHABLE')
     }
   })
 
@@ -249,7 +249,7 @@ describe('a hostile server', () => {
     const bomb = gzipSync(Buffer.alloc(50_000_000, ' '))
     const attack: Attack = (_message, response) =>
       response.writeHead(200, { 'Content-Type': 'application/json', 'Content-Encoding': 'gzip' }).end(bomb)
-    expect(await attacked(attack)).toBe('PEER_ANSWER')
+    expect(await attacked(attack)).toBe('PEER_BAD_RESPONSE')
   })
 
   it('cannot hold the client by keeping the stream open after the result', async () => {
@@ -272,7 +272,7 @@ describe('a hostile server', () => {
       void response
         .setHeader('Content-Type', 'application/json')
         .end(JSON.stringify({ jsonrpc: '2.0', id, result: said('x'), ...change }))
-    expect(await attacked(attack)).toBe('PEER_ANSWER')
+    expect(await attacked(attack)).toBe('PEER_BAD_RESPONSE')
   })
 })
 
@@ -327,9 +327,9 @@ describe.each([
     ['of 1,025 characters', 'x'.repeat(1_025)],
   ])('T22 is refused if it sends a session id %s', async (_what, session) => {
     const url = await hostileOlder(() => {}, session)
-    await expect(connect(url, { fetch: transport })).rejects.toMatchObject({ code: 'PEER_ERA' })
+    await expect(connect(url, { fetch: transport })).rejects.toMatchObject({ code: 'PEER_REVISION' })
     await expect(connect(url, { fetch: transport, mode: '2025-11-25' })).rejects.toMatchObject({
-      code: 'PEER_ANSWER',
+      code: 'PEER_BAD_RESPONSE',
     })
     const good = await hostileOlder((_request, response, { id = 0 }) => reply(response, id, said('x')), 'a')
     await using client = await connect(good, { fetch: transport })
@@ -343,7 +343,7 @@ describe.each([
       response.writeHead(200, EVENTS).end('id: \u{1f642}\nretry: 1\ndata:\n\n')
     })
     await using client = await connect(url, { fetch: transport })
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(asked).toEqual([undefined])
   })
 })

@@ -92,7 +92,7 @@ describe('JSON that nests deep', () => {
           }),
       )
     const client = await connect(result(100_000))
-    await expect(client.callTool('t')).rejects.toThrow(/PEER_ANSWER.*nests deeper than 1000 levels/)
+    await expect(client.callTool('t')).rejects.toThrow(/PEER_BAD_RESPONSE.*nests deeper than 1000 levels/)
     expect(await (await connect(result(900))).callTool('t')).toHaveProperty('x')
   })
 })
@@ -227,7 +227,7 @@ describe('changes that nobody reads', () => {
       clock.advance(10_000)
       await new Promise((next) => setImmediate(next))
     }
-    expect(failed).toMatchObject({ code: 'PEER_GONE' })
+    expect(failed).toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(server.seen).toHaveLength(3)
     await client.close()
   })

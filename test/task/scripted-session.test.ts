@@ -19,12 +19,12 @@ describe('a server that sends malformed tasks', () => {
 
   it.each([
     ['control: a valid one is accepted', { task: good }, good, result, undefined],
-    ['a task without an id', { task: { ...good, taskId: '' } }, good, result, 'PEER_ANSWER'],
-    ['a task without a time', { task: { ...good, createdAt: 'soon' } }, good, result, 'PEER_ANSWER'],
-    ['a task of another id', { task: good }, { ...good, taskId: 't2' }, result, 'PEER_ANSWER'],
-    ['an unknown status', { task: good }, { ...good, status: 'bored' }, result, 'PEER_ANSWER'],
-    ['a result that is not a result', { task: good }, good, { content: 'done' }, 'PEER_ANSWER'],
-    ['a task instead of a result', { task: good }, good, { task: good }, 'PEER_ANSWER'],
+    ['a task without an id', { task: { ...good, taskId: '' } }, good, result, 'PEER_BAD_RESPONSE'],
+    ['a task without a time', { task: { ...good, createdAt: 'soon' } }, good, result, 'PEER_BAD_RESPONSE'],
+    ['a task of another id', { task: good }, { ...good, taskId: 't2' }, result, 'PEER_BAD_RESPONSE'],
+    ['an unknown status', { task: good }, { ...good, status: 'bored' }, result, 'PEER_BAD_RESPONSE'],
+    ['a result that is not a result', { task: good }, good, { content: 'done' }, 'PEER_BAD_RESPONSE'],
+    ['a task instead of a result', { task: good }, good, { task: good }, 'PEER_BAD_RESPONSE'],
   ])('T22 %s', async (_name, created, seen, end, code) => {
     const execution = { taskSupport: 'required' }
     const server = scriptSession({

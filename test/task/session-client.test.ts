@@ -166,7 +166,7 @@ describe('a client of 2025-11-25', () => {
     const begun = await client.start({ method: 'tools/call', name: 'greet' }, { taskTtlMs })
     const task = client.task((begun.status === 'task' && begun.pending.task?.taskId) || '')
     await expect.poll(async () => (await task.get()).status).toBe('input_required')
-    await expect(task.answer({})).rejects.toMatchObject({ code: 'PEER_ERA' })
+    await expect(task.answer({})).rejects.toMatchObject({ code: 'PEER_REVISION' })
     await task.cancel()
   })
 

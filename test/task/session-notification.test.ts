@@ -178,7 +178,7 @@ describe("Rondo's client", () => {
     const { url } = await server.listen({ port: 0, signals: false })
     for (const mode of ['2025-11-25', '2026-07-28'] as const) {
       await using client = await connect(url, { mode })
-      await expect(client.listTasks()).rejects.toMatchObject({ code: 'PEER_ERA' })
+      await expect(client.listTasks()).rejects.toMatchObject({ code: 'PEER_REVISION' })
     }
   })
 })

@@ -132,7 +132,7 @@ export function noTool(name: string, tools: readonly { readonly name: string }[]
 }
 
 const EXIT_BY_CODE: Partial<Record<ErrorCode, Exit>> = {
-  PEER_GONE: 'unreachable',
+  PEER_UNREACHABLE: 'unreachable',
   LIMIT_CLIENT_TIMEOUT: 'unreachable',
   LIMIT_CLIENT_DEADLINE: 'unreachable',
   STORE_UNAVAILABLE: 'unreachable',

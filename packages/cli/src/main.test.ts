@@ -88,7 +88,7 @@ describe('a command line', () => {
 describe('a thrown value', () => {
   it.each([
     [new CommandError('stored', 'x'), 'stored'],
-    [new RondoError('PEER_GONE'), 'unreachable'],
+    [new RondoError('PEER_UNREACHABLE'), 'unreachable'],
     [new RondoError('LIMIT_CLIENT_TIMEOUT'), 'unreachable'],
     [new RondoError('LIMIT_CLIENT_ROUNDS'), 'refused'],
     [new RondoError('PEER_LINK'), 'refused'],

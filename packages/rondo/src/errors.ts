@@ -159,7 +159,7 @@ export const ERRORS = {
     sentence: 'There is nothing to resume after this Last-Event-ID',
     open: true,
   },
-  PEER_ASTRAY: {
+  PEER_OTHER_INSTANCE: {
     rpc: -32000,
     http: 421,
     sentence:
@@ -172,10 +172,10 @@ export const ERRORS = {
   PEER_SCOPE: { rpc: -32000, http: 403, sentence: 'The access token lacks a scope that this request needs' },
 
   PEER_ERROR: { rpc: 0, http: 0, sentence: 'The server returned an error' },
-  PEER_ANSWER: { rpc: 0, http: 0, sentence: 'The server sent an invalid response' },
-  PEER_ERA: { rpc: 0, http: 0, sentence: 'The server supports no revision that this client may use' },
+  PEER_BAD_RESPONSE: { rpc: 0, http: 0, sentence: 'The server sent an invalid response' },
+  PEER_REVISION: { rpc: 0, http: 0, sentence: 'The server supports no revision that this client may use' },
   PEER_HTTP: { rpc: 0, http: 0, sentence: 'The server returned an unexpected HTTP status' },
-  PEER_GONE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
+  PEER_UNREACHABLE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
   PEER_BUSY: { rpc: 0, http: 0, sentence: 'The server is busy; retry later' },
   PEER_TASK_CANCELLED: { rpc: 0, http: 0, sentence: 'The task was cancelled' },
   PEER_LOGIN: { rpc: 0, http: 0, sentence: 'The server requires a login' },

@@ -138,7 +138,7 @@ async function tryConnect(
     return await openConnection(io, target, options, { tasks: false })
   } catch (error) {
     const isThere =
-      error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_GONE'
+      error instanceof RondoError && error.code.startsWith('PEER_') && error.code !== 'PEER_UNREACHABLE'
     if (io.signal.aborted || !isThere) throw error
     if (error.code === 'PEER_HTTP' || error.code === 'PEER_LOGIN') {
       const { advice } = sayError(error, target.kind === 'url' ? target.url : undefined)

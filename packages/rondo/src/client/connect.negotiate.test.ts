@@ -59,7 +59,7 @@ describe('negotiating a revision', () => {
       },
     }
     expect((await connect(draft)).protocolVersion).toBe('DRAFT-2026-v1')
-    await expect(connect(draft, { drafts: false })).rejects.toThrow('PEER_ERA')
+    await expect(connect(draft, { drafts: false })).rejects.toThrow('PEER_REVISION')
     expect(greeted).toEqual(['DRAFT-2026-v1', '2025-11-25'])
     const both = connect(draft, { drafts: false, mode: 'DRAFT-2026-v1' })
     await expect(both).rejects.toThrow('drafts: false')
@@ -68,7 +68,7 @@ describe('negotiating a revision', () => {
   it('sends the request again only once', async () => {
     const again = unsupported(['2026-07-28'])
     const server = discovering(again, again, again)
-    await expect(connect(server)).rejects.toMatchObject({ code: 'PEER_ERA' })
+    await expect(connect(server)).rejects.toMatchObject({ code: 'PEER_REVISION' })
     expect(server.versions).toHaveLength(2)
   })
 
@@ -87,7 +87,7 @@ describe('negotiating a revision', () => {
     ],
   ])('says that the server and the client share no version: %s', async (_how, reply) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({
-      code: 'PEER_ERA',
+      code: 'PEER_REVISION',
       message: expect.stringContaining('2026-07-28'),
     })
   })
@@ -102,8 +102,12 @@ describe('negotiating a revision', () => {
     ['503', () => new Response('x', { status: 503 }), 'PEER_HTTP'],
     ['a JSON-RPC error with status 500', refusing(-32603, 500), 'PEER_HTTP'],
     ['a JSON-RPC error with status 401', refusing(-32000, 401), 'PEER_HTTP'],
-    ['a web page', () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'PEER_ANSWER'],
-    ['the answer to another request', () => respond(99, DISCOVERY), 'PEER_ANSWER'],
+    [
+      'a web page',
+      () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }),
+      'PEER_BAD_RESPONSE',
+    ],
+    ['the answer to another request', () => respond(99, DISCOVERY), 'PEER_BAD_RESPONSE'],
   ])('does not mistake %s for an older server', async (_what, reply, code) => {
     await expect(connect(discovering(reply))).rejects.toMatchObject({ code })
   })
@@ -123,7 +127,7 @@ describe('negotiating a revision', () => {
       }
       const connecting = connect({ fetch }, { mode: '2026-07-28' })
       await expect(connecting).rejects.toMatchObject({
-        code: 'PEER_ERA',
+        code: 'PEER_REVISION',
         message: expect.stringMatching(why),
       })
       await expect(connecting).rejects.not.toThrow(/initialize/)
@@ -134,7 +138,7 @@ describe('negotiating a revision', () => {
   it.each([
     [429, 'PEER_HTTP', /HTTP status 429, too many requests: retry later/],
     [500, 'PEER_HTTP', /HTTP status 500/],
-    [400, 'PEER_ERA', /neither server\/discover nor initialize, which failed: no \(-32000\)/],
+    [400, 'PEER_REVISION', /neither server\/discover nor initialize, which failed: no \(-32000\)/],
   ])('reports what initialize returned: status %d with a JSON-RPC error', async (status, code, why) => {
     const fetch = async (request: Request) => {
       const { id, method } = (await request.json()) as Message

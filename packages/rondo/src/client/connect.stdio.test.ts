@@ -33,7 +33,7 @@ describe('an older process', () => {
 
   it('is named as what it is if its server was initialized for somebody else', async () => {
     await expect(connect(stubborn('shared'))).rejects.toMatchObject({
-      code: 'PEER_ERA',
+      code: 'PEER_REVISION',
       message: expect.stringMatching(/Server already initialized.*share one session.*restart the proxy/),
     })
   })
@@ -41,7 +41,7 @@ describe('an older process', () => {
   it('is reported as gone if it exits, and as silent if it is silent, where mode allows only 2026-07-28', async () => {
     const mode = '2026-07-28'
     await expect(connect(stubborn('exit'), { mode })).rejects.toMatchObject({
-      code: 'PEER_GONE',
+      code: 'PEER_UNREACHABLE',
       message: expect.stringContaining('exited'),
     })
     const clock = createManualClock()
@@ -53,6 +53,6 @@ describe('an older process', () => {
 
   it('is reported as an error if the second start fails too', async () => {
     const connecting = connect({ command: process.execPath, args: ['-e', ''] })
-    await expect(connecting).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(connecting).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 })

@@ -260,13 +260,16 @@ async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discove
   if (finding.kind === 'rounds') return finding.discovery
   const { offered } = finding
   const versions = sessionVersions(offered, options)
-  const isGone = finding.cause?.code === 'PEER_GONE'
+  const isGone = finding.cause?.code === 'PEER_UNREACHABLE'
   if (isGone) await restart(peer, options)
   try {
     return await initialize(peer, versions, options)
   } catch (error) {
     const mayRestart = peer.transport.kind === 'stdio' && !isGone
-    if (!(error instanceof RondoError) || !(isRefusal(error) || (mayRestart && error.code === 'PEER_GONE')))
+    if (
+      !(error instanceof RondoError) ||
+      !(isRefusal(error) || (mayRestart && error.code === 'PEER_UNREACHABLE'))
+    )
       throw error
     // The process was only slow to start, and knows the first request after all.
     const named = error instanceof PeerError ? versionsIn(error.peer) : []
@@ -292,10 +295,10 @@ async function discoverOnly(peer: Peer, options: Negotiation): Promise<Discovery
   const finding = await probe(peer, { ...options, silenceMs: undefined })
   if (finding.kind === 'rounds') return finding.discovery
   const { offered, cause } = finding
-  if (cause?.code === 'PEER_GONE' || cause?.code === 'LIMIT_CLIENT_TIMEOUT') throw cause
+  if (cause?.code === 'PEER_UNREACHABLE' || cause?.code === 'LIMIT_CLIENT_TIMEOUT') throw cause
   const found = offered ? `it speaks ${listVersions(offered)}` : `server/discover failed: ${reasonOf(cause)}`
   const detail = `The server does not speak 2026-07-28, the only revision that mode allows; ${found}. With mode: 'auto' this client also tries older revisions.`
-  throw new RondoError('PEER_ERA', detail, { cause })
+  throw new RondoError('PEER_REVISION', detail, { cause })
 }
 
 /** The versions to try, best first: those that the server offers, or all of them with the draft last. */
@@ -354,7 +357,7 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
     if (received.kind === 'error') {
       const cause = new PeerError(received.error)
       const detail = `The server offers ${listVersions(offered)}, and refuses it: ${reasonOf(cause)}`
-      throw new RondoError('PEER_ERA', detail, { cause })
+      throw new RondoError('PEER_REVISION', detail, { cause })
     }
   }
   if (received.kind === 'absent') return { kind: 'older', cause: received.cause }
@@ -363,7 +366,7 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
   if (discovery === undefined) {
     return {
       kind: 'older',
-      cause: new RondoError('PEER_ANSWER', 'The response to server/discover is not valid'),
+      cause: new RondoError('PEER_BAD_RESPONSE', 'The response to server/discover is not valid'),
     }
   }
   const dialect = chooseDialect(discovery.supportedVersions)
@@ -397,7 +400,7 @@ async function discover(
     throw statusError({ status }, new PeerError(received.error))
   } catch (error) {
     if (!(error instanceof RondoError)) throw error
-    const quiet = line && (error.code === 'LIMIT_CLIENT_TIMEOUT' || error.code === 'PEER_GONE')
+    const quiet = line && (error.code === 'LIMIT_CLIENT_TIMEOUT' || error.code === 'PEER_UNREACHABLE')
     if ((quiet || isAbsent(error)) && !signal?.aborted) return { kind: 'absent', cause: error }
     throw error
   }
@@ -409,7 +412,7 @@ function isAbsent({ code, data }: RondoError): boolean {
 
 /** Whether the server understood the handshake no better than the first request. */
 function isRefusal(error: RondoError): boolean {
-  return error.code === 'PEER_ERROR' || error.code === 'PEER_ANSWER' || isAbsent(error)
+  return error.code === 'PEER_ERROR' || error.code === 'PEER_BAD_RESPONSE' || isAbsent(error)
 }
 
 function versionsIn({ data }: WireError): readonly unknown[] {
@@ -431,13 +434,13 @@ function noSharedVersion(offered: readonly unknown[] | undefined, cause: RondoEr
   const reason = reasonOf(cause)
   if (/already initiali[sz]ed/i.test(reason)) {
     const detail = `The server refuses initialize: ${reason}. A proxy in front of it seems to share one session among its clients; restart the proxy, or run one for this client.`
-    return new RondoError('PEER_ERA', detail, { cause })
+    return new RondoError('PEER_REVISION', detail, { cause })
   }
   const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
   const finding = offered
     ? `The server speaks ${listVersions(offered)}, and initialize failed: ${reason}`
     : `The server knows neither server/discover nor initialize, which failed: ${reason}`
-  return new RondoError('PEER_ERA', `${finding}. This client speaks ${ours}. Is this an MCP endpoint?`, {
+  return new RondoError('PEER_REVISION', `${finding}. This client speaks ${ours}. Is this an MCP endpoint?`, {
     cause,
   })
 }

@@ -51,7 +51,13 @@ export async function runFlow<R extends FlowRequest>(
 }
 
 /** Errors after which a task has ended, cannot be reached, or continues for a client that reconnects. */
-const FROM_SERVER = new Set(['PEER_ERROR', 'PEER_TASK_CANCELLED', 'PEER_GONE', 'PEER_BUSY', 'PEER_HTTP'])
+const FROM_SERVER = new Set([
+  'PEER_ERROR',
+  'PEER_TASK_CANCELLED',
+  'PEER_UNREACHABLE',
+  'PEER_BUSY',
+  'PEER_HTTP',
+])
 
 function isFromServer(error: unknown): boolean {
   return error instanceof RondoError && FROM_SERVER.has(error.code)
@@ -145,7 +151,10 @@ export async function sendRound<R extends FlowRequest>(
       return { resultType: 'complete', result: received.result as unknown as FlowResult<R> }
     }
     case 'task':
-      throw new RondoError('PEER_ANSWER', 'The server made this call a task, which the client did not allow')
+      throw new RondoError(
+        'PEER_BAD_RESPONSE',
+        'The server made this call a task, which the client did not allow',
+      )
     case 'input_required': {
       const inputRequests = vetRound(received, limits, options.kinds)
       const { state } = received

@@ -142,7 +142,7 @@ export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
       }
     },
     async close() {
-      closing.abort(new RondoError('PEER_GONE', 'This client was closed'))
+      closing.abort(new RondoError('PEER_UNREACHABLE', 'This client was closed'))
       for (const leg of legs) leg.abort(closing.signal.reason)
       await peer.channel.close()
       await peer.transport.close()
@@ -206,7 +206,7 @@ async function observed(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     one.end(endOf(received))
     return received.kind === 'input_required' ? { ...received, span: one.span } : received
   } catch (error) {
-    one.end({ code: error instanceof RondoError ? error.code : 'PEER_GONE' })
+    one.end({ code: error instanceof RondoError ? error.code : 'PEER_UNREACHABLE' })
     throw error
   }
 }
@@ -247,7 +247,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
   const decoded = dialect.decodeResponse(call, message)
   if (decoded.kind !== 'invalid') return decoded
   throw new RondoError(
-    'PEER_ANSWER',
+    'PEER_BAD_RESPONSE',
     `The response to ${dialect.methodOf(call)} is not valid: ${cleanText(decoded.problem, MAX_MESSAGE)}`,
   )
 }

@@ -42,7 +42,7 @@ describe('lists', () => {
 
   it('A6 may not ask for input', async () => {
     const client = await connect(scriptServer(asking(undefined, 's')))
-    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_ANSWER' })
+    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_BAD_RESPONSE' })
   })
 })
 

@@ -71,7 +71,7 @@ async function loginOf({ headers }: Peer): Promise<string> {
 }
 
 function invalid(what: string): never {
-  throw new RondoError('PEER_ANSWER', `The response to ${what} is not valid`)
+  throw new RondoError('PEER_BAD_RESPONSE', `The response to ${what} is not valid`)
 }
 
 interface WholeList {
@@ -132,7 +132,7 @@ async function fetchPage(
   )
   if (received.kind === 'error') throw new PeerError(received.error)
   const page = received.kind === 'complete' ? peer.dialect.decodePage(listing, received.result) : undefined
-  if (page === undefined) throw new RondoError('PEER_ANSWER', `The list of ${listing} is not valid`)
+  if (page === undefined) throw new RondoError('PEER_BAD_RESPONSE', `The list of ${listing} is not valid`)
   return page
 }
 

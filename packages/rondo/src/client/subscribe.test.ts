@@ -140,10 +140,10 @@ describe('a subscription', () => {
     })
     const client = await connect(server, { clock })
     const subscription = client.subscribe({}, { retries: 2 })
-    const all = expect(collect(subscription)).rejects.toMatchObject({ code: 'PEER_GONE' })
+    const all = expect(collect(subscription)).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     for (const ms of [250, 500]) await clock.elapse(ms)
     await all
-    await expect(subscription.filter).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(subscription.filter).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 
   it('fails at once if the server refuses it', async () => {

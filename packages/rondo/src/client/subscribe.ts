@@ -67,7 +67,7 @@ export function subscribe(
       deliver,
     }).then(
       () => {
-        reject(new RondoError('PEER_GONE', 'The server ended the subscription before accepting it'))
+        reject(new RondoError('PEER_UNREACHABLE', 'The server ended the subscription before accepting it'))
         mailbox.end()
       },
       (error) => {
@@ -91,7 +91,7 @@ export function subscribe(
   }
 }
 
-const CLOSED = new RondoError('PEER_GONE', 'The subscription was closed')
+const CLOSED = new RondoError('PEER_UNREACHABLE', 'The subscription was closed')
 
 interface Listening {
   readonly retries: number
@@ -125,7 +125,8 @@ async function keepListening(peer: Peer, filter: ListenFilter, listening: Listen
       if (received.kind === 'error') throw new PeerError(received.error)
       return
     } catch (error) {
-      const broken = error instanceof RondoError && error.code === 'PEER_GONE' && !listening.signal.aborted
+      const broken =
+        error instanceof RondoError && error.code === 'PEER_UNREACHABLE' && !listening.signal.aborted
       failures += 1
       if (!broken || failures > listening.retries) throw error
       await sleep(

@@ -351,7 +351,7 @@ async function twice<T>(send: () => Promise<T>): Promise<T> {
   try {
     return await send()
   } catch (error) {
-    if (error instanceof RondoError && error.code === 'PEER_GONE') return send()
+    if (error instanceof RondoError && error.code === 'PEER_UNREACHABLE') return send()
     throw error
   }
 }

@@ -180,7 +180,7 @@ export function unusable(text: string, data?: unknown): RondoError {
 }
 
 function gone(text: string): RondoError {
-  return new RondoError('PEER_GONE', text)
+  return new RondoError('PEER_UNREACHABLE', text)
 }
 
 // Turns what an authorization server refuses into one sentence. Errors of `oauth4webapi` hold the response, and so tokens;

@@ -45,7 +45,7 @@ export function createLink(options: SessionLinkOptions, version: string): Sessio
     id: undefined,
     epoch: 0,
     signal: closing.signal,
-    close: () => closing.abort(new RondoError('PEER_GONE', 'This client was closed')),
+    close: () => closing.abort(new RondoError('PEER_UNREACHABLE', 'This client was closed')),
     headersFor: (own = headersOf(link.version)) =>
       requestHeaders(link.id === undefined ? own : { ...own, 'Mcp-Session-Id': link.id }, options.headers),
     async post(body, { verb, timeoutMs = options.limits.timeoutMs } = {}) {
@@ -72,7 +72,7 @@ export function createLink(options: SessionLinkOptions, version: string): Sessio
 export function sessionIn({ session }: ResponseHead): string | undefined {
   if (session === null || session === undefined) return undefined
   if (SESSION_ID.test(session)) return session
-  throw new RondoError('PEER_ANSWER', 'The server sent a session id that is not valid in a header')
+  throw new RondoError('PEER_BAD_RESPONSE', 'The server sent a session id that is not valid in a header')
 }
 
 /** Instead of a response: the server does not know the session and has not handled the request. */
@@ -179,7 +179,7 @@ async function whileBusy(
     } catch (error) {
       const { code, data } = error instanceof RondoError ? error : {}
       const { status, retryAfterMs } = isRecord(data) ? data : {}
-      const isBusy = code === 'PEER_BUSY' || status === 503 || (code === 'PEER_GONE' && isRepeatable)
+      const isBusy = code === 'PEER_BUSY' || status === 503 || (code === 'PEER_UNREACHABLE' && isRepeatable)
       if (!isBusy || attempt >= MAX_BUSY || signal.aborted) throw error
       const wait = typeof retryAfterMs === 'number' ? retryAfterMs : FIRST_WAIT_MS * 2 ** attempt
       await sleep(link.clock, Math.min(LONGEST_WAIT_MS, wait), signal)
@@ -187,7 +187,7 @@ async function whileBusy(
   }
 }
 
-const OVER = new RondoError('PEER_GONE', 'The call is over')
+const OVER = new RondoError('PEER_UNREACHABLE', 'The call is over')
 
 /** The other reason for status 404. */
 function isUnknownMethod(message: unknown): boolean {
@@ -221,7 +221,7 @@ export async function request(
     const outcome = decodeOutcome(message)
     if (outcome.kind === 'error') throw new PeerError(outcome.error)
     if (outcome.kind === 'complete') return outcome.result
-    throw new RondoError('PEER_ANSWER', `The response to ${method} is not valid`)
+    throw new RondoError('PEER_BAD_RESPONSE', `The response to ${method} is not valid`)
   } finally {
     leg.end()
   }
@@ -252,7 +252,8 @@ async function followStream(link: SessionLink, outgoing: Outgoing): Promise<unkn
       return await link.transport.exchange(next)
     } catch (error) {
       failures += 1
-      const broken = error instanceof RondoError && error.code === 'PEER_GONE' && !outgoing.signal.aborted
+      const broken =
+        error instanceof RondoError && error.code === 'PEER_UNREACHABLE' && !outgoing.signal.aborted
       if (!broken || mark.id === undefined || failures > MAX_FAILURES || attempt >= MAX_ATTEMPTS) throw error
     }
     await sleep(link.clock, waitBefore(mark, failures), outgoing.signal)
@@ -320,7 +321,8 @@ export async function keepServerStream(
       return
     } catch (error) {
       if (signal.aborted) return
-      if (!(error instanceof RondoError) || error.code !== 'PEER_GONE') return warnUnlessAbsent(link, error)
+      if (!(error instanceof RondoError) || error.code !== 'PEER_UNREACHABLE')
+        return warnUnlessAbsent(link, error)
     }
     if (link.clock.now() - begunAt >= GOOD_MS) failures = 0
     await sleep(link.clock, waitBefore(mark, failures + 1), signal).catch(() => {})

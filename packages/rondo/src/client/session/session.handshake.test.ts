@@ -75,9 +75,9 @@ describe('the handshake', () => {
   )
 
   it.each([
-    ['another version than the one it is held to', { version: '2025-06-18' }, 'PEER_ERA'],
-    ['a version nobody knows', { version: '1999-01-01' }, 'PEER_ERA'],
-    ['a session id that is no header', { session: 'a b' }, 'PEER_ANSWER'],
+    ['another version than the one it is held to', { version: '2025-06-18' }, 'PEER_REVISION'],
+    ['a version nobody knows', { version: '1999-01-01' }, 'PEER_REVISION'],
+    ['a session id that is no header', { session: 'a b' }, 'PEER_BAD_RESPONSE'],
   ])('fails on %s', async (_what, script, code) => {
     const connecting = connect(scriptSession(script), { mode: '2025-11-25' })
     await expect(connecting).rejects.toMatchObject({ code })
@@ -94,7 +94,7 @@ describe('the handshake', () => {
 
   it('is not tried if the caller insists on 2026-07-28', async () => {
     const server = scriptSession()
-    await expect(connect(server, { mode: '2026-07-28' })).rejects.toMatchObject({ code: 'PEER_ERA' })
+    await expect(connect(server, { mode: '2026-07-28' })).rejects.toMatchObject({ code: 'PEER_REVISION' })
     expect(server.heard).toHaveLength(1)
   })
 })

@@ -43,14 +43,14 @@ describe('a stream that breaks', () => {
     await using client = await connect(server, { clock })
     const answer = client.callTool('t').catch((error) => error)
     for (let attempt = 0; attempt < 5; attempt++) await clock.elapse(700)
-    expect(await answer).toMatchObject({ code: 'PEER_GONE' })
+    expect(await answer).toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(attempts).toBe(5)
   })
 
   it('fails the call at once if its events have no ids', async () => {
     const server = scriptSession({ onCall: (stream) => stream.end() })
     await using client = await connect(server)
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 
   it('fails an open call if its session is gone', async () => {
@@ -85,7 +85,7 @@ describe('a session that the server forgot', () => {
   it('is not opened again without end', async () => {
     const server = scriptSession({ onCall: gone })
     await using client = await connect(server)
-    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.listTools()).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(server.heard.filter(({ message }) => message.method === 'initialize')).toHaveLength(2)
   })
 })

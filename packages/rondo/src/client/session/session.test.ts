@@ -140,7 +140,7 @@ describe('requests of an older server', () => {
     await expect.poll(() => warnings.length).toBe(1)
     await expect.poll(() => asked).toBe(8)
     await client.close()
-    expect(await call).toMatchObject({ code: 'PEER_GONE' })
+    expect(await call).toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect([asked, warnings.length]).toEqual([8, 1])
   })
 

@@ -100,7 +100,7 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
       if (link.epoch === epoch) await renew()
       const second = await sendOnce(link, inbox, outgoing, flight)
       if (second === FORGOTTEN)
-        throw new RondoError('PEER_GONE', 'The server dropped the session twice in a row')
+        throw new RondoError('PEER_UNREACHABLE', 'The server dropped the session twice in a row')
       return second
     },
     async ask(method, params, { signal, timeoutMs = link.limits.timeoutMs }) {
@@ -117,7 +117,7 @@ function createSession(link: SessionLink, inbox: Inbox, hand: Handshake, first: 
         const outcome = decodeOutcome(message)
         if (outcome.kind === 'error') throw new PeerError(outcome.error)
         if (outcome.kind === 'complete') return outcome.result
-        throw new RondoError('PEER_ANSWER', `The response to ${method} is not valid`)
+        throw new RondoError('PEER_BAD_RESPONSE', `The response to ${method} is not valid`)
       } finally {
         leg.end()
       }
@@ -162,12 +162,13 @@ async function shakeHands(link: SessionLink, inbox: Inbox, hand: Handshake): Pro
   const outcome = decodeOutcome(message)
   if (outcome.kind === 'error') throw refusalOf(outcome.error, status)
   const discovery = outcome.kind === 'complete' ? decodeInitialize(outcome.result) : undefined
-  if (discovery === undefined) throw new RondoError('PEER_ANSWER', 'The response to initialize is not valid')
+  if (discovery === undefined)
+    throw new RondoError('PEER_BAD_RESPONSE', 'The response to initialize is not valid')
   const [version = ''] = discovery.supportedVersions
   if (!hand.accepts.includes(version)) {
     const ours = hand.accepts.join(', ')
     throw new RondoError(
-      'PEER_ERA',
+      'PEER_REVISION',
       `The server speaks ${cleanText(version, 100)}; this client accepts ${ours}`,
     )
   }
@@ -294,7 +295,7 @@ async function listen(
   const over = new Promise<never>((_, reject) => {
     if (ended.aborted) return reject(ended.reason)
     const abort = () => reject(ended.reason)
-    const onGap = () => reject(new RondoError('PEER_GONE', 'Changes may have been missed'))
+    const onGap = () => reject(new RondoError('PEER_UNREACHABLE', 'Changes may have been missed'))
     ended.addEventListener('abort', abort)
     gaps.add(onGap)
     const remove = inbox.onChange((notice) => {

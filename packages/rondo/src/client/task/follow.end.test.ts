@@ -79,7 +79,7 @@ describe('the end of a task', () => {
     const server = taskServer(task('working'))
     const client = await connect(server, polling({ clock }))
     const call = client.callTool('t')
-    const failed = expect(call).rejects.toMatchObject({ code: 'PEER_GONE' })
+    const failed = expect(call).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     await clock.elapse(1_000)
     await client.close()
     await failed

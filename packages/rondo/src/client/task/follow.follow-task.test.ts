@@ -68,7 +68,7 @@ describe('a call that becomes a task', () => {
   it('declares nothing and accepts no task with tasks: false', async () => {
     const server = scriptServer(created())
     const client = await connect(server, { tasks: false })
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_ANSWER' })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_BAD_RESPONSE' })
     expect(server.seen.map(capabilities)).toEqual([{}])
   })
 
@@ -78,7 +78,7 @@ describe('a call that becomes a task', () => {
     ['tools/list', (client: Awaited<ReturnType<typeof connect>>) => client.listTools()],
   ])('refuses a task as the result of %s', async (_method, call) => {
     const client = await connect(scriptServer(created()))
-    await expect(call(client)).rejects.toMatchObject({ code: 'PEER_ANSWER' })
+    await expect(call(client)).rejects.toMatchObject({ code: 'PEER_BAD_RESPONSE' })
   })
 
   it.each([
@@ -87,7 +87,7 @@ describe('a call that becomes a task', () => {
     ['without a time', created({ createdAt: 'yesterday' })],
   ])('refuses a task %s', async (_what, answer) => {
     await expect((await connect(scriptServer(answer))).callTool('t')).rejects.toMatchObject({
-      code: 'PEER_ANSWER',
+      code: 'PEER_BAD_RESPONSE',
     })
   })
 
@@ -100,7 +100,7 @@ describe('a call that becomes a task', () => {
   ])('refuses %s as the state of its task', async (_what, state) => {
     const clock = createManualClock()
     const client = await connect(taskServer(state), polling({ clock }))
-    await expect(rush(client.callTool('t'), clock)).rejects.toMatchObject({ code: 'PEER_ANSWER' })
+    await expect(rush(client.callTool('t'), clock)).rejects.toMatchObject({ code: 'PEER_BAD_RESPONSE' })
   })
 })
 

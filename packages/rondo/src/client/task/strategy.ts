@@ -117,7 +117,10 @@ export const PUSHED_TASKS: TaskStrategy = {
   },
   async answer({ dialect }) {
     const how = 'follow it with client.finish or client.resume, whose handlers answer'
-    throw new RondoError('PEER_ERA', `In ${dialect.version} a task asks while its result is awaited: ${how}`)
+    throw new RondoError(
+      'PEER_REVISION',
+      `In ${dialect.version} a task asks while its result is awaited: ${how}`,
+    )
   },
   follow: ({ peer, answers }, taskId, leg, { take }) =>
     answerableKinds(answers).size > 0 && peer.channel.follow
@@ -142,7 +145,7 @@ export async function listTasks(peer: Peer, options: TaskRequestOptions): Promis
   const { ask, discovery } = peer.channel
   const offered = isRecord(discovery?.capabilities.tasks) ? discovery.capabilities.tasks.list : undefined
   if (!ask || !isRecord(offered)) {
-    throw new RondoError('PEER_ERA', `This server does not list tasks in ${peer.dialect.version}`)
+    throw new RondoError('PEER_REVISION', `This server does not list tasks in ${peer.dialect.version}`)
   }
   let found: readonly TaskState[] = []
   const seen = new Set<string>()
@@ -153,7 +156,7 @@ export async function listTasks(peer: Peer, options: TaskRequestOptions): Promis
     if (peer.clock.now() >= deadlineAt) throw new RondoError('LIMIT_CLIENT_DEADLINE')
     const result = await ask('tasks/list', cursor === undefined ? {} : { cursor }, options)
     const page = decodeTaskPage(result)
-    if (!page) throw new RondoError('PEER_ANSWER', 'The response to tasks/list is not valid')
+    if (!page) throw new RondoError('PEER_BAD_RESPONSE', 'The response to tasks/list is not valid')
     fits(page.tasks)
     found = found.concat(page.tasks.map(toDisplay))
     cursor = page.nextCursor
@@ -173,7 +176,8 @@ const FAREWELL_MS = 2_000
 export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<SeenTask> {
   const received = await peer.send({ kind: 'task', action: 'get', taskId }, options)
   if (received.kind === 'error') throw new PeerError(received.error)
-  if (received.kind !== 'task') throw new RondoError('PEER_ANSWER', 'The result of tasks/get is not a task')
+  if (received.kind !== 'task')
+    throw new RondoError('PEER_BAD_RESPONSE', 'The result of tasks/get is not a task')
   return peer.dialect.tasks.fill(peer, toDisplay(received.task), options)
 }
 
@@ -190,7 +194,7 @@ export function toDisplay(task: TaskState): TaskState {
   return statusMessage === undefined ? task : { ...task, statusMessage: displayText(statusMessage) }
 }
 
-const TRANSIENT = new Set(['PEER_GONE', 'PEER_BUSY', 'LIMIT_CLIENT_TIMEOUT'])
+const TRANSIENT = new Set(['PEER_UNREACHABLE', 'PEER_BUSY', 'LIMIT_CLIENT_TIMEOUT'])
 
 /** Whether the task survives this error of a request about it. */
 export function isTransient(error: unknown): boolean {
@@ -235,7 +239,7 @@ export async function fetchContent(peer: Peer, task: TaskState, options: SendOpt
     case 'complete':
       return { ...task, status: 'completed', result: received.result }
     default:
-      throw new RondoError('PEER_ANSWER', 'The result of tasks/result is a task')
+      throw new RondoError('PEER_BAD_RESPONSE', 'The result of tasks/result is a task')
   }
 }
 

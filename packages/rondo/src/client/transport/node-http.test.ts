@@ -74,7 +74,7 @@ describe('HTTP on Node', () => {
     await using client = await connect(url)
     expect(await client.listTools({ fresh: true })).toEqual([])
     expect(counts.requests).toBe(2)
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(counts.requests).toBe(3)
   })
 
@@ -104,7 +104,7 @@ describe('HTTP on Node', () => {
     })
     await using client = await connect(url)
     await client.listTools({ fresh: true })
-    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('t')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     // The control: it was sent on the connection of the read.
     expect(counts).toEqual({ connections: 1, requests: 2 })
   })
@@ -118,7 +118,7 @@ describe('HTTP on Node', () => {
     })
     await using client = await connect(url)
     await client.listTools({ fresh: true })
-    await expect(client.listTools({ fresh: true })).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.listTools({ fresh: true })).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
     expect(counts).toEqual({ connections: 1, requests: 2 })
   })
 
@@ -172,6 +172,6 @@ describe('HTTP on Node', () => {
   it('reports that nobody listens', async () => {
     const { url } = await serve(() => {})
     await new Promise((resolve) => servers.splice(0)[0]?.close(resolve))
-    await expect(connect(url)).rejects.toThrowError(/PEER_GONE.*ECONNREFUSED/)
+    await expect(connect(url)).rejects.toThrowError(/PEER_UNREACHABLE.*ECONNREFUSED/)
   })
 })

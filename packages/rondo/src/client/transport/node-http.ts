@@ -173,7 +173,7 @@ function post(begin: Begin, outgoing: Outgoing, again = true): Promise<unknown> 
     })
     // A server that switches protocols closes the request with neither a response nor an error.
     request.on('close', () =>
-      fail(new RondoError('PEER_GONE', 'The connection was closed before the response')),
+      fail(new RondoError('PEER_UNREACHABLE', 'The connection was closed before the response')),
     )
     request.end(outgoing.body === '' ? undefined : outgoing.body)
   })
@@ -202,7 +202,7 @@ function readResponse(
   }
   const lose = () =>
     step(() => {
-      throw new RondoError('PEER_GONE', 'The connection was lost before the response was complete')
+      throw new RondoError('PEER_UNREACHABLE', 'The connection was lost before the response was complete')
     })
   response.on('error', lose)
   response.on('close', lose)
@@ -238,7 +238,7 @@ function toRondoError(error: unknown): RondoError {
   if (error instanceof RondoError) return error
   const code = (error as NodeJS.ErrnoException | undefined)?.code
   const hint = code === 'ECONNREFUSED' ? ': nothing listens at this address' : ''
-  return new RondoError('PEER_GONE', `The request failed (${code ?? 'connection lost'})${hint}`, {
+  return new RondoError('PEER_UNREACHABLE', `The request failed (${code ?? 'connection lost'})${hint}`, {
     cause: error,
   })
 }

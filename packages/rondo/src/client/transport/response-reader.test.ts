@@ -50,20 +50,25 @@ describe('the response to a POST', () => {
   })
 
   it.each([
-    ['another id', json, response(2), 'PEER_ANSWER'],
-    ['no id', json, response(null), 'PEER_ANSWER'],
-    ['a batch', json, `[${response()}]`, 'PEER_ANSWER'],
-    ['broken JSON', json, '{"jsonrpc":', 'PEER_ANSWER'],
-    ['nothing', json, '', 'PEER_ANSWER'],
-    ['a page', { status: 200, contentType: 'text/html' }, '<p>', 'PEER_ANSWER'],
-    ['no type', { status: 200, contentType: '' }, response(), 'PEER_ANSWER'],
+    ['another id', json, response(2), 'PEER_BAD_RESPONSE'],
+    ['no id', json, response(null), 'PEER_BAD_RESPONSE'],
+    ['a batch', json, `[${response()}]`, 'PEER_BAD_RESPONSE'],
+    ['broken JSON', json, '{"jsonrpc":', 'PEER_BAD_RESPONSE'],
+    ['nothing', json, '', 'PEER_BAD_RESPONSE'],
+    ['a page', { status: 200, contentType: 'text/html' }, '<p>', 'PEER_BAD_RESPONSE'],
+    ['no type', { status: 200, contentType: '' }, response(), 'PEER_BAD_RESPONSE'],
     ['a bad status', { status: 502, contentType: 'text/html' }, '<p>', 'PEER_HTTP'],
     ['a bad status with some JSON', { ...json, status: 500 }, '{"error":"x","id":7}', 'PEER_HTTP'],
     ['a redirect', { status: 302, contentType: '' }, '', 'PEER_HTTP'],
-    ['a stream that ends early', stream, 'data: {"jsonrpc":"2.0","method":"x"}\n\n', 'PEER_GONE'],
-    ['a stream with no JSON', stream, 'data: hello\n\n', 'PEER_ANSWER'],
-    ["a stream with somebody else's answer", stream, `data: ${response(2)}\n\n`, 'PEER_ANSWER'],
-    ['a request on the stream', stream, 'data: {"jsonrpc":"2.0","id":5,"method":"ping"}\n\n', 'PEER_ANSWER'],
+    ['a stream that ends early', stream, 'data: {"jsonrpc":"2.0","method":"x"}\n\n', 'PEER_UNREACHABLE'],
+    ['a stream with no JSON', stream, 'data: hello\n\n', 'PEER_BAD_RESPONSE'],
+    ["a stream with somebody else's answer", stream, `data: ${response(2)}\n\n`, 'PEER_BAD_RESPONSE'],
+    [
+      'a request on the stream',
+      stream,
+      'data: {"jsonrpc":"2.0","id":5,"method":"ping"}\n\n',
+      'PEER_BAD_RESPONSE',
+    ],
     ['too many bytes', json, ' '.repeat(1_001), 'LIMIT_CLIENT_BYTES'],
     ['too many bytes on a stream', stream, ': x\n'.repeat(300), 'LIMIT_CLIENT_BYTES'],
   ])('T22 is refused with %s', (_what, head, text, code) => {
@@ -99,7 +104,7 @@ describe('the response to a POST', () => {
   it('T22 may be an endless stream if the caller allows it, but each message is limited', () => {
     const note = `data: {"jsonrpc":"2.0","method":"x","params":{"a":"${'x'.repeat(100)}"}}\n\n`
     const endless = { endless: true }
-    expect(() => read(stream, Array(100).fill(utf8(note)), endless)).toThrowError('PEER_GONE')
+    expect(() => read(stream, Array(100).fill(utf8(note)), endless)).toThrowError('PEER_UNREACHABLE')
     const flood = Array<Uint8Array>(100).fill(utf8('x'.repeat(100)))
     expect(() => read(stream, [utf8('data: '), ...flood], endless)).toThrowError('LIMIT_CLIENT_BYTES')
   })
@@ -151,7 +156,7 @@ describe('a stream in small chunks', () => {
   it('T22 is aborted if its lines belong to no event', () => {
     const lines = (count: number) => [utf8('x\n'.repeat(count)), utf8(`data: ${response()}\n\n`)]
     expect(read(stream, lines(1_000), { maxBytes: 100_000 })).toMatchObject({ id: 1 })
-    expect(() => read(stream, lines(1_001), { maxBytes: 100_000 })).toThrowError('PEER_ANSWER')
+    expect(() => read(stream, lines(1_001), { maxBytes: 100_000 })).toThrowError('PEER_BAD_RESPONSE')
   })
 })
 

@@ -95,16 +95,19 @@ function readStream(request: Request): ResponseReader {
   const take = (message: unknown): void => {
     if (response !== undefined || problem !== undefined) return
     if (!isRecord(message))
-      problem = new RondoError('PEER_ANSWER', 'An event of the stream is not a JSON object')
+      problem = new RondoError('PEER_BAD_RESPONSE', 'An event of the stream is not a JSON object')
     else if (message.method === undefined) {
       if (belongs(message, request)) response = message
       else if (!request.onRequest)
-        problem = new RondoError('PEER_ANSWER', 'The stream contains the response to another request')
+        problem = new RondoError('PEER_BAD_RESPONSE', 'The stream contains the response to another request')
     } else if (message.id === undefined) request.onNotification?.(message)
     else if (buffer?.take(message)) return
     else if (request.onRequest) request.onRequest(message)
     else
-      problem = new RondoError('PEER_ANSWER', 'The server sent a request, which this revision does not allow')
+      problem = new RondoError(
+        'PEER_BAD_RESPONSE',
+        'The server sent a request, which this revision does not allow',
+      )
   }
   let unknownLines = 0
   const toLines = createLineEnds()
@@ -126,7 +129,10 @@ function readStream(request: Request): ResponseReader {
       // Each line costs an error with a stack here, thousands of times what it costs its sender.
       unknownLines += 1
       if (unknownLines > MAX_UNKNOWN_LINES)
-        throw new RondoError('PEER_ANSWER', 'The stream consists of lines that are not part of an event')
+        throw new RondoError(
+          'PEER_BAD_RESPONSE',
+          'The stream consists of lines that are not part of an event',
+        )
     },
   })
   return {
@@ -139,7 +145,8 @@ function readStream(request: Request): ResponseReader {
       if (problem !== undefined) throw problem
     },
     end() {
-      if (response === undefined) throw new RondoError('PEER_GONE', 'The stream ended before the response')
+      if (response === undefined)
+        throw new RondoError('PEER_UNREACHABLE', 'The stream ended before the response')
     },
     get response() {
       return response
@@ -177,7 +184,10 @@ const MAX_DEPTH = 1_000
 /** Undefined for a text that is not JSON. Throws for one that is nested deeper than any code could follow. */
 export function parseMessage(text: string): unknown {
   if (nestsDeeper(text, MAX_DEPTH))
-    throw new RondoError('PEER_ANSWER', `The server sent JSON that nests deeper than ${MAX_DEPTH} levels`)
+    throw new RondoError(
+      'PEER_BAD_RESPONSE',
+      `The server sent JSON that nests deeper than ${MAX_DEPTH} levels`,
+    )
   try {
     return JSON.parse(text)
   } catch {
@@ -202,7 +212,7 @@ function unusable(head: ResponseHead, json: boolean): RondoError {
     return statusError(head)
   }
   const problem = json ? 'is not the response to this request' : 'is neither JSON nor an event stream'
-  return new RondoError('PEER_ANSWER', `The body of the response ${problem}`)
+  return new RondoError('PEER_BAD_RESPONSE', `The body of the response ${problem}`)
 }
 
 const PART =

@@ -92,13 +92,13 @@ describe('a server process', () => {
   it('T22 cannot exhaust memory with one long line', async () => {
     const target = program(`() => setInterval(() => process.stdout.write('x'.repeat(65536)), 1)`)
     await using client = await connect(target, { maxResponseBytes: 100_000 })
-    await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 
   it('fails its calls when it dies', async () => {
     await using client = await connect(program(`() => process.exit(3)`))
-    await expect(client.callTool('x')).rejects.toThrowError(/PEER_GONE.*exit code 3/)
-    await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_GONE' })
+    await expect(client.callTool('x')).rejects.toThrowError(/PEER_UNREACHABLE.*exit code 3/)
+    await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 
   it('gets the given variables and no secrets from our environment', async () => {
@@ -113,7 +113,7 @@ describe('a server process', () => {
 
   it('is not started through a shell', async () => {
     const target = { command: 'echo hello; true', stderr: 'ignore' } as const
-    await expect(connect(target)).rejects.toThrowError(/PEER_GONE.*could not be started/)
+    await expect(connect(target)).rejects.toThrowError(/PEER_UNREACHABLE.*could not be started/)
   })
 
   it('has its stderr passed on line by line', async () => {

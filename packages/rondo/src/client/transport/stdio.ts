@@ -61,7 +61,7 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
   let gone: RondoError | undefined
   let listener: Listener | undefined
   const lose = (reason: string, cause?: unknown) => {
-    gone ??= new RondoError('PEER_GONE', reason, { cause })
+    gone ??= new RondoError('PEER_UNREACHABLE', reason, { cause })
     for (const one of [...waiting.values()]) one.reject(gone)
   }
   /** The process runs, but nothing it writes is of use any more. */

@@ -160,5 +160,5 @@ async function inTime<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
 
 function toRondoError(error: unknown): RondoError {
   if (error instanceof RondoError) return error
-  return new RondoError('PEER_GONE', 'The request failed', { cause: error })
+  return new RondoError('PEER_UNREACHABLE', 'The request failed', { cause: error })
 }

@@ -31,7 +31,7 @@ export interface Introduction {
 
 export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'discover' || call.kind === 'listen' || isLaterTask(call)) {
-    throw new RondoError('PEER_ERA', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
+    throw new RondoError('PEER_REVISION', `${methodOf(call)} does not exist in ${call.protocolVersion}`)
   }
   if (call.kind === 'flow' && call.requestState !== undefined) {
     throw new RondoError(

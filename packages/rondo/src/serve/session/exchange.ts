@@ -288,8 +288,8 @@ function failureOf({ older, onError }: PostOptions, error: unknown): RondoError 
 }
 
 /** The operator has to act, so it is logged too. */
-function astray({ onRefused }: PostOptions['service']): RondoError {
-  const error = new RondoError('PEER_ASTRAY')
+function otherInstanceError({ onRefused }: PostOptions['service']): RondoError {
+  const error = new RondoError('PEER_OTHER_INSTANCE')
   onRefused?.(error.code, error.http)
   return error
 }
@@ -335,7 +335,8 @@ function deliverAdmitted(
   if (requests.length === 0) {
     // An answer is acknowledged when it is in the store.
     if (answering.length > 0) return accept(options, answering, outlet)
-    if (decoded.some((one) => one.kind === 'answer' && session.isAstray(one.id))) throw astray(service)
+    if (decoded.some((one) => one.kind === 'answer' && session.askedElsewhere(one.id)))
+      throw otherInstanceError(service)
     return outlet.send(ACCEPTED)
   }
   for (const taken of answering) taken.catch(onError)

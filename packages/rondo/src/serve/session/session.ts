@@ -184,7 +184,7 @@ export class Session implements Desk {
   }
 
   /** True if another process asked the question, or this one before it was restarted. */
-  isAstray(id: RequestId): boolean {
+  askedElsewhere(id: RequestId): boolean {
     if (!this.portable || typeof id !== 'string' || this.#questions.has(id)) return false
     return ASKED_BY.test(id) && !id.startsWith(`${this.#settings.tag}.`)
   }
