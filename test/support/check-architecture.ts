@@ -10,11 +10,12 @@ export type SourceTree = ReadonlyMap<string, string>
 
 /** What a folder may import besides itself and `errors.ts`. `entry` are the files at the top of `src`. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
-  mount: ['serve', 'carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  mount: ['serve', 'carry', 'log', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   drafts: [
     'client',
     'serve',
     'carry',
+    'log',
     'replay',
     'seal',
     'store',
@@ -25,8 +26,9 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     'lib',
   ],
   oauth: ['serve', 'tool', 'protocol', 'lib'],
-  serve: ['drafts', 'carry', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
-  carry: ['replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  serve: ['drafts', 'carry', 'log', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  carry: ['log', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
+  log: ['replay', 'journal', 'protocol', 'form', 'lib'],
   replay: ['tool', 'journal', 'protocol', 'form', 'lib'],
   seal: ['tool', 'journal', 'protocol', 'lib'],
   store: ['tool', 'journal', 'protocol', 'lib'],
@@ -37,6 +39,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
   testing: [
     'serve',
     'carry',
+    'log',
     'replay',
     'seal',
     'store',

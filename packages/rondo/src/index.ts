@@ -1,25 +1,7 @@
 /** Rondo: MCP tools that stop in the middle, ask the user, and go on. */
 
-export type {
-  CallerRefusedEvent,
-  ContinuationEvent,
-  DrainEvent,
-  FaultEvent,
-  FlowLimits,
-  LogEvent,
-  LogOrigin,
-  LogPlace,
-  ReadyEvent,
-  RefusedEvent,
-  RoundEvent,
-  SessionEvent,
-  SlowEvent,
-  StartEvent,
-  StateRefusedEvent,
-  TaskEvent,
-  WarningEvent,
-} from './carry/host.ts'
-export type { Finding, MigrationMode, StoredLimits } from './carry/migration.ts'
+export type { FlowLimits } from './carry/host.ts'
+export type { MigrationMode, StoredLimits } from './carry/migration.ts'
 export type { EventDelivery, HookView } from './carry/task/hook.ts'
 export type { TurnsOptions } from './drafts/turns/turn-state.ts'
 export type { StateForm } from './drafts/turns/wire.ts'
@@ -36,6 +18,26 @@ export {
 } from './errors.ts'
 export type { AskEntryKind } from './journal/journal.ts'
 export type { Duration, Every } from './lib/clock.ts'
+export type {
+  CallerRefusedEvent,
+  ContinuationEvent,
+  DrainEvent,
+  FaultEvent,
+  Finding,
+  LogEvent,
+  LogOrigin,
+  LogPlace,
+  ReadyEvent,
+  RefusedEvent,
+  RoundEvent,
+  SessionEvent,
+  SlowEvent,
+  StartEvent,
+  StateRefusedEvent,
+  TaskEvent,
+  WarningEvent,
+} from './log/event.ts'
+export { createJsonLog, type JsonLogOptions, type LogOptions, toLogRecord } from './log/log.ts'
 export type { FlowMethod, Listing, Principal, RequestId } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type {
@@ -88,7 +90,6 @@ export type { Listening, ListenOptions, NotReady } from './serve/http/listen.ts'
 export type { NodeHandler, NodeHandlerOptions } from './serve/http/node.ts'
 export type { Change, ChangeBus } from './serve/http/subscription.ts'
 export type { WeightOptions } from './serve/limits.ts'
-export { createJsonLog, type JsonLogOptions, type LogOptions, toLogRecord } from './serve/log.ts'
 export type { DraftOptions, Era, HttpOptions, ServerOptions, TaskOptions } from './serve/options.ts'
 export { createServer, type Server } from './serve/server.ts'
 export type { SessionOptions } from './serve/session/options.ts'

@@ -1,6 +1,5 @@
 /** Rondo for an existing server: with `rondo/sdk`, the tools of an official `McpServer` can ask. */
 
-export type { LogEvent } from './carry/host.ts'
 export type { EventDelivery, HookView } from './carry/task/hook.ts'
 export {
   EventExpired,
@@ -11,6 +10,7 @@ export {
   RondoError,
   ToolError,
 } from './errors.ts'
+export type { LogEvent } from './log/event.ts'
 export type { VerifyState } from './mount/call.ts'
 export type { FindPrincipal } from './mount/flow.ts'
 export {

@@ -1,6 +1,6 @@
 /** Drives tools round by round in tests, without a socket: `rondo/testing`. */
 
-export type { LogEvent } from './carry/host.ts'
+export type { LogEvent } from './log/event.ts'
 export type { Principal } from './protocol/call.ts'
 export type { ClientCapabilities, InputRequest, InputRequests } from './protocol/wire.ts'
 export type { ServerOptions } from './serve/options.ts'

@@ -13,6 +13,7 @@ import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Listed } from '../lib/collection.ts'
 import { canonicalJson } from '../lib/json.ts'
+import type { RoundEvent } from '../log/event.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
 import { followsTasks, missingCapability, nameCapabilities } from '../protocol/common/request.ts'
 import type { Observed } from '../protocol/observer.ts'
@@ -24,7 +25,7 @@ import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts
 import type { Sleeping } from '../replay/wait.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
-import type { FlowHost, RoundEvent, TaskHost, TaskPlace } from './host.ts'
+import type { FlowHost, TaskHost, TaskPlace } from './host.ts'
 import { placeOf, subjectOf } from './report.ts'
 
 /** A run that stopped before its call was over: what the carrier keeps for the next one. */

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { createMemoryBlobs } from '../../../../test/support/memory-blobs.ts'
 import { AUDIENCE, expectedFor, NOW, ringOf, sampleClaims } from '../../../../test/support/seal-fixtures.ts'
+import type { Finding } from '../log/event.ts'
 import { type Claims, STATE_LIMITS } from '../seal/state.ts'
 import type { StateHost } from './host.ts'
-import { createMigration, type Finding, type MigrationMode } from './migration.ts'
+import { createMigration, type MigrationMode } from './migration.ts'
 
 const LIMITS = { ...STATE_LIMITS, maxStoredBytes: 1_000_000 }
 const expected = expectedFor(sampleClaims)

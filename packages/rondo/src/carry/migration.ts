@@ -15,6 +15,7 @@
 
 import { hash } from 'node:crypto'
 import { canonicalJson } from '../lib/json.ts'
+import type { Finding } from '../log/event.ts'
 import { createKeyRing, type KeyRing } from '../seal/key-ring.ts'
 import {
   type Claims,
@@ -31,25 +32,6 @@ import type { OpenedStored, StateCarrier, StateHost } from './host.ts'
 import { sealedStates } from './token.ts'
 
 export type MigrationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
-
-export interface Finding {
-  readonly finding:
-    | 'differs'
-    /** The store had the state; the seal did not open. */
-    | 'not_sealed'
-    /** The seal opened; the store did not have the state. */
-    | 'not_stored'
-    /** The store was read because the seal did not open. */
-    | 'fell_back'
-    /** The journal was too large for a seal: the client got a handle instead. */
-    | 'spilled'
-    | 'store_failed'
-  readonly reason?: string
-  readonly flow?: string
-  /** How often this process has found this, among how many states that it kept or opened. */
-  readonly count: number
-  readonly of: number
-}
 
 export interface StoredLimits extends StateLimits {
   /** Bytes of one sealed journal in the store. */

@@ -6,6 +6,7 @@
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import { isThenable } from '../lib/json.ts'
+import type { LogPlace, RoundEvent, RoundLine, StateRefusedEvent } from '../log/event.ts'
 import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
@@ -15,15 +16,7 @@ import type { RefusedState } from '../seal/state.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { Target } from '../tool/target.ts'
 import type { Round, RoundRequest } from './carrier.ts'
-import type {
-  FlowHost,
-  LogPlace,
-  RoundEvent,
-  RoundLine,
-  RunningRound,
-  StateRefusedEvent,
-  TaskPlace,
-} from './host.ts'
+import type { FlowHost, RunningRound, TaskPlace } from './host.ts'
 
 /** What the log says about the end of a round. */
 export type RoundFacts = Pick<

@@ -8,6 +8,7 @@
 
 import type { ServerContext } from '@modelcontextprotocol/server'
 import { RondoError } from '../errors.ts'
+import type { Log } from '../log/log.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { checkNameHeader } from '../protocol/common/headers.ts'
 import {
@@ -19,7 +20,6 @@ import {
 } from '../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
-import type { Log } from '../serve/log.ts'
 import { isForUs, type Passage } from './passage.ts'
 
 /** What a request declares about its client; in older revisions the client declares it once, when it connects. */

@@ -1,6 +1,6 @@
 /**
  * The port for telemetry: what a server or a client does, as it happens. The log is an observer of events
- * (`serve/log.ts`); `rondo/otel` observes operations too. Without such an observer nothing of this runs.
+ * (`log/log.ts`); `rondo/otel` observes operations too. Without such an observer nothing of this runs.
  *
  * Nothing here contains content: no argument, no answer, no result, no token, no header.
  *

@@ -7,14 +7,15 @@
  * person at the keyboard started the server for themselves, on loopback.
  */
 
-import type { LogEvent, RoundLine, TracedRound, Tracer } from '../carry/host.ts'
+import type { TracedRound, Tracer } from '../carry/host.ts'
 import type { Entry, Journal } from '../journal/journal.ts'
+import type { LogEvent, RoundLine } from '../log/event.ts'
+import { createLog } from '../log/log.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import type { RunTrace } from '../replay/run-state.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { EngineEvent } from '../store/task-engine.ts'
-import { createLog } from './log.ts'
 import type { ServerOptions } from './options.ts'
 
 export interface Development {

@@ -7,10 +7,11 @@
  * kind of reason and each caller.
  */
 
-import type { FlowHost, LogFacts } from '../carry/host.ts'
+import type { FlowHost } from '../carry/host.ts'
 import { placeOfError } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
+import type { LogFacts } from '../log/event.ts'
+import { shorten } from '../log/log.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 
@@ -49,26 +50,6 @@ export function toErrorReply(
   const known =
     error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
   return { kind: 'error', error: known }
-}
-
-/** Guards a listener of the operator: what it throws or rejects with goes to `onFailure`, and everything continues. */
-export function quietly<T>(
-  listener: ((value: T) => unknown) | undefined,
-  onFailure: (error: unknown) => void = () => {},
-): (value: T) => void {
-  return (value) => {
-    try {
-      const outcome = listener?.(value)
-      if (isThenable(outcome)) Promise.resolve(outcome).catch(onFailure)
-    } catch (error) {
-      onFailure(error)
-    }
-  }
-}
-
-/** The beginning of a text that may be of any length, such as one that an author built from what a client sent. */
-export function shorten(text: string, max: number): string {
-  return text.length > max ? `${text.slice(0, max)}…` : text
 }
 
 const ADVICE: Partial<Record<ErrorCode, string>> = {

@@ -4,16 +4,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type {
-  FlowHost,
-  FlowPlatform,
-  LogFacts,
-  LogPlace,
-  RunningRound,
-  StateCarrier,
-  TaskHost,
-  Tracer,
-} from '../carry/host.ts'
+import type { FlowHost, FlowPlatform, RunningRound, StateCarrier, TaskHost, Tracer } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { notedEnd } from '../carry/report.ts'
 import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
@@ -23,7 +14,10 @@ import { isStoreFault, misuse } from '../errors.ts'
 import { createEvery, idle } from '../lib/clock.ts'
 import { createRoster } from '../lib/collection.ts'
 import { isRecord } from '../lib/json.ts'
+import { quietly } from '../lib/quietly.ts'
 import { drawId } from '../lib/random.ts'
+import type { LogFacts, LogPlace } from '../log/event.ts'
+import { createEvents, createLog, type Log } from '../log/log.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
 import { guardObserver, type Observer } from '../protocol/observer.ts'
 import type { Scope } from '../replay/run-state.ts'
@@ -32,10 +26,8 @@ import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
 import { createLeaseEngine, LEASE_MS } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
-import { quietly } from './failure.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
-import { createEvents, createLog, type Log } from './log.ts'
 import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
 import { watchStore } from './store-watch.ts'
 

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
-import type { LogEvent } from '../carry/host.ts'
+import type { LogEvent } from '../log/event.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import { createBench } from '../testing/bench.ts'
 import { createServer, type Server } from './server.ts'

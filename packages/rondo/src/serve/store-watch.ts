@@ -7,9 +7,10 @@
  * a while without failures: on a full disk reads succeed while writes fail.
  */
 
-import type { FlowHost, LogFacts } from '../carry/host.ts'
+import type { FlowHost } from '../carry/host.ts'
 import { isStoreFault } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
+import type { LogFacts } from '../log/event.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 
 export interface WatchedStore extends NonNullable<FlowHost['storeWatch']> {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import type { FaultEvent } from '../carry/host.ts'
+import type { FaultEvent } from '../log/event.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import { createServer } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'

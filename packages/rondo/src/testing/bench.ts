@@ -3,9 +3,9 @@
  * store in memory, and calls their tools with the same bytes as a client.
  */
 
-import type { LogEvent } from '../carry/host.ts'
 import { misuse } from '../errors.ts'
 import { type Duration, toMilliseconds } from '../lib/clock.ts'
+import type { LogEvent } from '../log/event.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'

@@ -11,13 +11,14 @@
 import { RondoError } from '../../errors.ts'
 import type { Entry, Journal, Reask } from '../../journal/journal.ts'
 import { isRecord } from '../../lib/json.ts'
+import type { LogPlace } from '../../log/event.ts'
 import type { FlowCall, Principal } from '../../protocol/call.ts'
 import type { Incoming, OpenQuestion } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { principalTag } from '../../seal/state.ts'
 import type { InputSlot } from '../../store/input-slots.ts'
 import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
-import type { FlowHost, LogPlace, TaskHost } from '../host.ts'
+import type { FlowHost, TaskHost } from '../host.ts'
 
 export interface Parked {
   /** When the questions were asked, ms since the epoch. */

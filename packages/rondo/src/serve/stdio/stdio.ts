@@ -11,6 +11,7 @@ import type { Readable, Writable } from 'node:stream'
 import { assertOptions, RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import { createInFlight, type InFlight } from '../../lib/collection.ts'
+import { quietly } from '../../lib/quietly.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import {
   createLineReader,
@@ -20,7 +21,6 @@ import {
 } from '../../protocol/common/json-rpc.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
-import { quietly } from '../failure.ts'
 import {
   assertInterval,
   createWatch,

@@ -10,11 +10,11 @@
 import { randomBytes } from 'node:crypto'
 import { writeSync } from 'node:fs'
 import { hostname } from 'node:os'
-import type { LogEvent, LogFacts, LogOrigin, RoundLine } from '../carry/host.ts'
 import { isOurs, misuse, RondoError } from '../errors.ts'
+import { quietly } from '../lib/quietly.ts'
 import type { Observer } from '../protocol/observer.ts'
-import { quietly, shorten } from './failure.ts'
-import { formatForTerminal } from './log-terminal.ts'
+import type { LogEvent, LogFacts, LogOrigin, RoundLine } from './event.ts'
+import { formatForTerminal } from './terminal.ts'
 
 /** `at` is the time of the event, if the caller knows it; else it is now. */
 export type Log = (facts: LogFacts, at?: number) => void
@@ -483,4 +483,9 @@ const NOT_THEIRS = /[\\/]node_modules[\\/]rondo[\\/]|\(node:|at node:|\(<anonymo
 function codeOf(error: Error): { code?: string } {
   const { code } = error as { code?: unknown }
   return typeof code === 'string' && /^[A-Z0-9_]{1,64}$/.test(code) ? { code } : {}
+}
+
+/** The beginning of a text that may be of any length, such as one that an author built from what a client sent. */
+export function shorten(text: string, max: number): string {
+  return text.length > max ? `${text.slice(0, max)}…` : text
 }

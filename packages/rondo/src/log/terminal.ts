@@ -3,8 +3,8 @@
  * same facts as the JSON log and may be reworded at any time; programs read the JSON.
  */
 
-import type { LogEvent, RoundEvent } from '../carry/host.ts'
 import { oneLine } from '../form/clean-text.ts'
+import type { LogEvent, RoundEvent } from './event.ts'
 import type { DescribedError } from './log.ts'
 
 type Color = 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'bold'

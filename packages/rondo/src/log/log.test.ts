@@ -1,11 +1,11 @@
 import fc from 'fast-check'
 import { describe, expect, it, vi } from 'vitest'
 import { callTool } from '../../../../test/support/echo-service.ts'
-import type { LogFacts, RoundLine } from '../carry/host.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
+import { createServer } from '../serve/server.ts'
+import type { LogFacts, RoundLine } from './event.ts'
 import { batchLogLines, createJsonLog, createLog, type LogScreen } from './log.ts'
-import { createServer } from './server.ts'
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
