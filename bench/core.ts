@@ -183,27 +183,14 @@ function aimTable(figures: Figures): Table {
   return { title: 'What is aimed at', columns: ['figure', 'aim', 'measured', 'reached'], rows }
 }
 
-function aimsOf({ measured, programs, questions, forms }: Figures): readonly Aim[] {
+function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
   const [one, hundred] = [measured.at(0), measured.at(-1)]
   const of = (at: Measured | undefined, leg: Leg, other: ServerName): number =>
     at ? medianRatio(at.costs[leg][other], at.costs[leg].rondo) : Number.NaN
   const legs = ['asks', 'answers'] as const
   const [first, last] = [questions.at(0), questions.at(-1)]
-  const each = (kind: 'hoisted' | 'inline'): number => {
-    const more = last?.[kind].map((cost, round) => cost - (first?.[kind][round] ?? Number.NaN)) ?? []
-    return median(more) / ((last?.questions ?? 0) - (first?.questions ?? 0))
-  }
-  const inHandler = programs.flatMap(({ label, costs, written, inline }) =>
-    Object.entries(costs).map(([round, by]): Aim => {
-      const found = medianRatio(by[inline] ?? [], by[written] ?? [])
-      return {
-        what: `${label}, ${round} round: schemas in the handler ÷ as written`,
-        found,
-        unit: '×',
-        most: 1.3,
-      }
-    }),
-  )
+  const replayed = last?.hoisted.map((cost, round) => cost - (first?.hoisted[round] ?? Number.NaN)) ?? []
+  const each = median(replayed) / ((last?.questions ?? 0) - (first?.questions ?? 0))
   const log = LEGS.flatMap((leg) =>
     (['rondo-log', 'rondo-log-pipe'] as const).map((form): Aim => {
       const found = 100 * (median(forms[leg][form].map(({ ratio }) => ratio)) - 1)
@@ -229,9 +216,7 @@ function aimsOf({ measured, programs, questions, forms }: Figures): readonly Aim
       },
       { what: `${LEG_NAMES[leg]} ÷ bare, 1 tool`, found: 100 * of(one, leg, 'bare'), unit: ' %', least: 60 },
     ]),
-    ...inHandler,
-    { what: 'a replayed question, hoisted schema', found: each('hoisted'), unit: ' µs', most: 20 },
-    { what: 'a replayed question, schema in the handler', found: each('inline'), unit: ' µs', most: 20 },
+    { what: 'a replayed question, hoisted schema', found: each, unit: ' µs', most: 20 },
     ...log,
   ]
 }

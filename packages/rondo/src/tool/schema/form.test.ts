@@ -7,6 +7,7 @@ import { hasAnEnd } from '../../../../../test/support/has-an-end.ts'
 import type { Schema } from '../context.ts'
 import { compileForm } from './form.ts'
 import type { Result } from './judge.ts'
+import { compileEvent } from './schema.ts'
 
 /** The same form in every library, and what the client is sent for it. */
 const wire = {
@@ -238,6 +239,32 @@ describe('fields of a form', () => {
     expect(compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
   })
 
+  it('R3 have the default that a function computes now, not that of an earlier schema', () => {
+    let today = 1
+    const make = () => z.object({ day: z.number().default(() => today) })
+    expect(compileForm(make()).json).toMatchObject({ properties: { day: { default: 1 } } })
+    today = 2
+    const later = compileForm(make())
+    expect(later.json).toMatchObject({ properties: { day: { default: 2 } } })
+    expect(later.validate({})).toMatchObject({ value: { day: 2 } })
+  })
+
+  const codes: [string, (limit: number) => z.ZodType<number>][] = [
+    ['a refinement', (limit) => z.number().refine((value) => value < limit)],
+    ['a transform', (limit) => z.number().transform((value) => Math.min(value, limit - 1))],
+  ]
+  it.each(codes)('R3 T1 with %s are judged by the code of their own call', async (_name, make) => {
+    const judge = async (limit: number) => {
+      const schema = z.object({ count: make(limit) })
+      const control = await schema['~standard'].validate({ count: 10 })
+      const want = control.issues ? { ok: false } : { ok: true, value: control.value }
+      expect(await compileEvent(schema).validate({ count: 10 })).toMatchObject(want)
+      expect(await compileForm(schema).validate({ count: 10 })).toMatchObject(want)
+      return JSON.stringify(want)
+    }
+    for (let round = 0; round < 3; round++) expect(await judge(50)).not.toBe(await judge(5))
+  })
+
   it('T7 are all that is read of an answer, however much else it holds', () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
@@ -261,6 +288,14 @@ describe('fields that ask for secrets', () => {
     expect(() => compileForm(byName, { allowSecretLike: ' ' })).toThrow(TypeError)
     expect(compileForm(byName, { allowSecretLike: 'the name of a piano key' }).fields).toHaveLength(1)
     expect(() => compileForm(byName)).toThrow(TypeError)
+  })
+
+  it('T5 are refused although the same form was allowed elsewhere', () => {
+    const make = () => z.object({ password: z.string() })
+    for (let round = 0; round < 3; round++) {
+      expect(compileForm(make(), { allowSecretLike: 'It is the name of a dog' }).fields).toHaveLength(1)
+      expect(() => compileForm(make())).toThrow('looks like a secret')
+    }
   })
 
   it('T5 cannot be a boolean or a choice', () => {

@@ -19,16 +19,7 @@ import { boundValue } from './bound.ts'
 import { refuse, toFormField } from './form-field.ts'
 import { formatPath, type Problem, type Result, TEXT_BOUNDS, type TextBounds } from './judge.ts'
 import { toJsonSchema } from './schema.ts'
-import {
-  findLongText,
-  fitsDefaults,
-  isStandardSchema,
-  isZod,
-  keyOf,
-  type SchemaKey,
-  validateOnce,
-  validateStandard,
-} from './standard.ts'
+import { findLongText, isStandardSchema, validateStandard } from './standard.ts'
 
 interface FormOptions {
   /** Why a field that looks like a secret is not one. */
@@ -48,12 +39,6 @@ interface CompiledForm {
   validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
 }
 
-/** The form of schemas that are the same in every respect, and the last one that was recognized. */
-interface Twin {
-  readonly form: CompiledForm
-  last: Schema
-}
-
 /** The part of a form that depends only on the JSON of its schema. */
 interface FormShape {
   readonly json: JsonSchema
@@ -64,49 +49,25 @@ interface FormShape {
   readonly findExcess: ((answer: unknown, bounds: TextBounds) => Problem | undefined) | undefined
 }
 
-/**
- * Handlers create their schemas again in every round, so forms are cached by the schema, for one that outlives the round; by
- * its key, for one that is like an earlier one (`standard.ts`); and by its JSON. A schema that is used once does not get into a
- * `WeakMap`: collecting many of those costs more than recognizing them.
- */
+/** Forms are cached by the schema, for one that outlives the round, and by its JSON, for one that a handler creates again. */
 const [forms, secretForms] = [new WeakMap<Schema, CompiledForm>(), new WeakMap<Schema, CompiledForm>()]
-const twins = createMemo<Twin>(500)
 const shapes = createMemo<FormShape>(500)
 const MAX_SHAPE_LENGTH = 8_192
 
 export function compileForm(schema: Schema, options: FormOptions = {}): CompiledForm {
   const allowSecrets = (options.allowSecretLike ?? '').trim() !== ''
   const known = allowSecrets ? secretForms : forms
-  const found = known.get(schema)
-  if (found !== undefined) return found
-  const key = isZod(schema) ? keyOf(schema) : undefined
-  const exact = key?.exact && `${allowSecrets} ${key.exact}`
-  const twin = exact ? twins.get(exact) : undefined
-  if (twin !== undefined && twin.last !== schema) {
-    twin.last = schema
-    return twin.form
-  }
-  const form = twin?.form ?? compileNew(schema, key, allowSecrets)
-  if (exact) twins.set(exact, { form, last: schema })
+  const form = known.get(schema) ?? compileNew(schema, allowSecrets)
   known.set(schema, form)
   return form
 }
 
-function compileNew(schema: Schema, key: SchemaKey | undefined, allowSecrets: boolean): CompiledForm {
-  if (!isStandardSchema(schema)) return toCompiled(schema, plainShape(schema, allowSecrets))
-  if (key === undefined) return toCompiled(schema, shapeOf(convert(schema), false, allowSecrets))
-  return toCompiled(schema, zodShape(schema, key, allowSecrets))
-}
-
-/** The shape of an earlier schema that looks the same, if there was one. */
-function zodShape(schema: Schema, key: SchemaKey, allowSecrets: boolean): FormShape {
-  const name = `zod ${allowSecrets} ${key.text}`
-  const known = shapes.get(name)
-  if (known !== undefined) return known
-  const root = convert(schema)
-  const shape = shapeOf(root, false, allowSecrets)
-  if (fitsDefaults(key, root)) shapes.set(name, shape)
-  return shape
+function compileNew(schema: Schema, allowSecrets: boolean): CompiledForm {
+  const shape = isStandardSchema(schema)
+    ? shapeOf(convert(schema), false, allowSecrets)
+    : plainShape(schema, allowSecrets)
+  const { json, fields } = shape
+  return { json, fields, validate: (content, bounds) => validate(schema, shape, content, bounds) }
 }
 
 function convert(schema: Schema): JsonSchema {
@@ -123,15 +84,6 @@ function plainShape(schema: Schema, allowSecrets: boolean): FormShape {
   }
   const known = text === undefined ? undefined : shapes.get(`true ${allowSecrets} ${text}`)
   return known ?? shapeOf(convert(schema), true, allowSecrets)
-}
-
-function toCompiled(schema: Schema, shape: FormShape): CompiledForm {
-  let uses = 0
-  return {
-    json: shape.json,
-    fields: shape.fields,
-    validate: (content, bounds) => validate(schema, shape, content, bounds, uses++ === 0),
-  }
 }
 
 function shapeOf(root: JsonSchema, strict: boolean, allowSecrets: boolean): FormShape {
@@ -183,7 +135,6 @@ function validate(
   { fields, nullable, findExcess }: FormShape,
   answer: unknown,
   bounds: TextBounds = TEXT_BOUNDS,
-  isFirst = false,
 ): FormResult | Promise<FormResult> {
   const excess = findLongText(answer, bounds) ?? findExcess?.(answer, bounds)
   if (excess !== undefined) return withTitles(fields, [excess])
@@ -198,7 +149,7 @@ function validate(
   for (const name of nullable) given[name] ??= null
   const settle = (result: Result): FormResult =>
     result.ok ? { ok: true, value: result.value, content } : withTitles(fields, result.problems)
-  const result = isFirst ? validateOnce(schema, given) : validateStandard(schema, given)
+  const result = validateStandard(schema, given)
   return 'then' in result ? result.then(settle) : settle(result)
 }
 

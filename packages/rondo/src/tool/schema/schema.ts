@@ -7,12 +7,11 @@
  */
 
 import { misuse, nearest } from '../../errors.ts'
-import { createMemo, type Memo } from '../../lib/collection.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Schema, StandardSchema } from '../context.ts'
 import { compilePlainSchema, type Problem, TEXT_BOUNDS, type TextBounds } from './judge.ts'
-import { bounded, type Compiled, checkOf, isStandardSchema, isZod, keyOf } from './standard.ts'
+import { bounded, type Compiled, checkOf, isStandardSchema } from './standard.ts'
 import { assertPatterns, findTarget } from './subschemas.ts'
 
 /** `input`: what a caller sends. `output`: what a handler returns and a caller receives. */
@@ -38,27 +37,14 @@ export function compileSchema(
   return role === 'output' ? { json, validate: check } : bounded(schema, json, check, bounds)
 }
 
-interface KnownEvents {
-  readonly schemas: WeakMap<Schema, Compiled>
-  /** By the exact key of a schema that a handler creates again in every run. */
-  readonly twins: Memo<Compiled>
-}
+const events = new WeakMap<TextBounds, WeakMap<Schema, Compiled>>()
 
-const events = new WeakMap<TextBounds, KnownEvents>()
-
-/** Compiles the schema of an event from outside, which may be any JSON. */
+/** Compiles the schema of an event from outside, which may be any JSON; once, if the schema outlives the round. */
 export function compileEvent(schema: Schema, bounds: TextBounds = TEXT_BOUNDS): Compiled {
-  const remembered = events.get(bounds) ?? { schemas: new WeakMap(), twins: createMemo(200) }
-  events.set(bounds, remembered)
-  const { schemas, twins } = remembered
-  const known = schemas.get(schema)
-  if (known !== undefined) return known
-  const exact = isZod(schema) ? keyOf(schema)?.exact : undefined
-  const twin = exact === undefined ? undefined : twins.get(exact)
-  if (twin !== undefined) return twin
-  const compiled = compileNewEvent(schema, bounds)
-  schemas.set(schema, compiled)
-  if (exact !== undefined) twins.set(exact, compiled)
+  const known = events.get(bounds) ?? new WeakMap<Schema, Compiled>()
+  events.set(bounds, known)
+  const compiled = known.get(schema) ?? compileNewEvent(schema, bounds)
+  known.set(schema, compiled)
   return compiled
 }
 
