@@ -6,7 +6,6 @@
 import { createDecipheriv, createHash, createHmac, hkdfSync } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
 import { openEnvelope, sealEnvelope } from '../../packages/rondo/src/seal/envelope.ts'
-import type { KeyRing, Suite } from '../../packages/rondo/src/seal/key-ring.ts'
 import { seededRandom, testSeed } from '../../packages/store-kit/src/harness.ts'
 import { AUDIENCE, ringOf } from '../support/seal-fixtures.ts'
 import { tokenMutators } from '../support/token-mutators.ts'
@@ -16,15 +15,9 @@ const MAX_BYTES = 64 * 1024
 
 const ring = ringOf('a', 'b')
 
-function tokensOf(suites: readonly Suite[]): string[] {
-  const rings = suites.flatMap((suite): KeyRing[] => [
-    { ...ring, suite },
-    { ...ringOf('b'), suite },
-  ])
-  return [0, 10, 250, 251, 700, 4_500].flatMap((size) =>
-    rings.map((by) => sealEnvelope(by, AUDIENCE, Buffer.alloc(size, size)).token),
-  )
-}
+const genuine = [0, 10, 250, 251, 700, 4_500].flatMap((size) =>
+  [ring, ringOf('b')].map((by) => sealEnvelope(by, AUDIENCE, Buffer.alloc(size, size)).token),
+)
 
 type Opener = (token: string) => boolean
 
@@ -37,22 +30,7 @@ const opensLeniently: Opener = (token) => {
 }
 
 /** Decrypts and never checks the tag. */
-const opensWithoutTag: Record<Suite, Opener> = { 1: withoutTag1, 2: withoutTag2 }
-
-function withoutTag1(token: string): boolean {
-  const raw = Buffer.from(token.slice(3), 'base64url')
-  const key = raw.length >= 342 && raw[1] === 1 ? ring.find(raw.readUInt32BE(2)) : undefined
-  if (key === undefined || token !== `r1.${raw.toString('base64url')}`) return false
-  const audience = createHash('sha256').update(JSON.stringify(AUDIENCE)).digest()
-  const context = Buffer.concat([Buffer.from('rondo seal\0'), audience, raw.subarray(0, 6)])
-  const okm = Buffer.from(hkdfSync('sha256', key.secret, raw.subarray(6, 38), context, 76))
-  if (!okm.subarray(44).equals(raw.subarray(38, 70))) return false
-  const decipher = createDecipheriv('aes-256-gcm', okm.subarray(0, 32), okm.subarray(32, 44))
-  const padded = decipher.update(raw.subarray(70, -16))
-  return padded.readUInt32BE(0) <= padded.length
-}
-
-function withoutTag2(token: string): boolean {
+function opensWithoutTag(token: string): boolean {
   const raw = Buffer.from(token.slice(3), 'base64url')
   const key = raw.length >= 338 && raw[1] === 2 ? ring.find(raw.readUInt32BE(2)) : undefined
   if (key === undefined || token !== `r1.${raw.toString('base64url')}`) return false
@@ -74,7 +52,7 @@ interface Hunt {
   readonly accepted: readonly string[]
 }
 
-function hunt(genuine: readonly string[], open: Opener, mutants: number, seed: number): Hunt {
+function hunt(open: Opener, mutants: number, seed: number): Hunt {
   const random = seededRandom(seed)
   const originals = new Set(genuine)
   const ways = Object.keys(tokenMutators)
@@ -90,11 +68,7 @@ function hunt(genuine: readonly string[], open: Opener, mutants: number, seed: n
   return { tried, accepted }
 }
 
-/** Alone, and mixed: a mutant may be made of tokens of both. */
-const MIXES: readonly (readonly Suite[])[] = [[1], [2], [1, 2]]
-
-describe.each(MIXES.map((suites) => ({ suites })))('mutated tokens of the suites $suites', ({ suites }) => {
-  const genuine = tokensOf(suites)
+describe('mutated tokens', () => {
   const seed = testSeed()
   const note = `seed ${seed}: run again with RONDO_SEED=${seed}`
 
@@ -103,20 +77,17 @@ describe.each(MIXES.map((suites) => ({ suites })))('mutated tokens of the suites
   })
 
   it(`P2 P3 B4 accepts none of ${MUTANTS} mutants`, () => {
-    const { tried, accepted } = hunt(genuine, opens, MUTANTS, seed)
+    const { tried, accepted } = hunt(opens, MUTANTS, seed)
     expect(accepted, note).toEqual([])
     const fewest = Math.min(...Object.values(tried))
     expect(fewest, `${note}: ${JSON.stringify(tried)}`).toBeGreaterThan(MUTANTS / 100)
   })
 
   it('B4 control: finds mutants that a lenient decoder accepts', () => {
-    expect(hunt(genuine, opensLeniently, 2_000, seed).accepted.length, note).toBeGreaterThan(50)
+    expect(hunt(opensLeniently, 2_000, seed).accepted.length, note).toBeGreaterThan(50)
   })
 
-  it.each(suites)(
-    'B4 control: finds mutants that are accepted without the tag check of suite %i',
-    (suite) => {
-      expect(hunt(genuine, opensWithoutTag[suite], 4_000, seed).accepted.length, note).toBeGreaterThan(50)
-    },
-  )
+  it('B4 control: finds mutants that are accepted without the tag check', () => {
+    expect(hunt(opensWithoutTag, 4_000, seed).accepted.length, note).toBeGreaterThan(50)
+  })
 })

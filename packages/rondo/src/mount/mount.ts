@@ -163,7 +163,6 @@ const RONDO_OPTIONS: Readonly<Record<keyof RondoOptions, true>> = {
   principal: true,
   implies: true,
   keys: true,
-  sealSuite: true,
   eras: true,
   dev: true,
   limits: true,
@@ -218,7 +217,7 @@ export function createRondo(given: RondoOptions): Rondo {
     )
   }
   const options = inDevelopment(given)
-  const keys = resolveKeys(options.keys, { suite: options.sealSuite })
+  const keys = resolveKeys(options.keys)
   const { log, instance } = createLog(options)
   /** Servers are built inside the official entrance, which turns whatever is thrown there into -32603 and logs nothing. */
   const logged = <R>(message: string, run: () => R): R => {

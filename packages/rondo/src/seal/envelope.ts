@@ -1,27 +1,25 @@
 /**
  * Bytes in, one opaque string out, and back: authenticated encryption under a key ring.
  *
- *   "r1." + base64url( format 1 · suite 1 · key id 4 · salt · nonce · commitment 32 · ciphertext · tag 16 )
+ *   "r1." + base64url( format 1 · suite 1 · key id 4 · salt 16 · nonce 12 · commitment 32 · ciphertext · tag 16 )
  *                      └────── header ──────┘
  *   context    = "rondo seal" 0x00 · SHA-256(JSON of the audience) · header
  *   padded data = length of the data, 4 bytes, big endian · data · zeros up to the bucket
  *
- *   suite 1: salt 32, no nonce; every token has a key of its own
- *     HKDF-SHA-256(ring key, salt, info = context)  →  AES key 32 · nonce 12 · commitment 32
- *   suite 2: salt 16, nonce 12; a process seals for an hour with one key (see `shared 1` below)
- *     HKDF-SHA-256(ring key, salt, info = "rondo seal" 0x00 · header)  →  AES key 32 · commitment key 32
- *     HMAC-SHA-256(commitment key, context)  →  commitment 32
- *   both: AES-256-GCM(AES key, nonce, aad = context)  →  ciphertext of the padded data, tag
+ *   HKDF-SHA-256(ring key, salt, info = "rondo seal" 0x00 · header)  →  AES key 32 · commitment key 32
+ *   HMAC-SHA-256(commitment key, context)  →  commitment 32
+ *   AES-256-GCM(AES key, nonce, aad = context)  →  ciphertext of the padded data, tag
  *
- * envelope 1: A nonce is never used twice under one AES key: in suite 1 a key seals once, in suite 2 at most 2^20 times with
- * random nonces. Either holds however many tokens a ring key seals.
+ * A process seals for an hour with one key (see `shared 1` below).
+ *
+ * envelope 1: A nonce is never used twice under one AES key, which seals at most 2^20 times with random nonces. That holds
+ * however many tokens a ring key seals.
  * envelope 2: The commitment fixes the key and the audience: no token opens under two keys, and a wrong key shows before
  * anything is decrypted.
  * envelope 3: One token is one string: another spelling of the same bytes is refused.
  * envelope 4: Opening never throws, and its refusal is one word.
  * envelope 5: The bucket follows from the length of the data alone, so a token's length says little about its content, and
  * one text has one padded form.
- * envelope 6: Tokens of both suites open. The ring names the suite that seals.
  *
  * What the data means, and who may use it when, is `state.ts`.
  */
@@ -38,34 +36,24 @@ import {
 } from 'node:crypto'
 import { createMemo, type Memo } from '../lib/collection.ts'
 import { drawBytes } from '../lib/random.ts'
-import type { KeyRing, RingKey, Suite } from './key-ring.ts'
+import type { KeyRing, RingKey } from './key-ring.ts'
 
 const PREFIX = 'r1.'
 const FORMAT = 1
+const SUITE = 2
 
-const SALT_AT = 6
-const TAG_BYTES = 16
-const KEY_BYTES = 32
+const SALT_BYTES = 16
 const NONCE_BYTES = 12
 const COMMITMENT_BYTES = 32
+const TAG_BYTES = 16
+const KEY_BYTES = 32
 
 /** Where the parts of a token begin. */
-interface Layout {
-  readonly nonceAt: number
-  readonly commitmentAt: number
-  readonly ciphertextAt: number
-  readonly overhead: number
-}
-
-const LAYOUTS: Readonly<Record<Suite, Layout>> = { 1: layoutOf(32, 0), 2: layoutOf(16, NONCE_BYTES) }
-const NEWEST = 2
-
-function layoutOf(saltBytes: number, nonceBytes: number): Layout {
-  const nonceAt = SALT_AT + saltBytes
-  const commitmentAt = nonceAt + nonceBytes
-  const ciphertextAt = commitmentAt + COMMITMENT_BYTES
-  return { nonceAt, commitmentAt, ciphertextAt, overhead: ciphertextAt + TAG_BYTES }
-}
+const SALT_AT = 6
+const NONCE_AT = SALT_AT + SALT_BYTES
+const COMMITMENT_AT = NONCE_AT + NONCE_BYTES
+const CIPHERTEXT_AT = COMMITMENT_AT + COMMITMENT_BYTES
+const OVERHEAD = CIPHERTEXT_AT + TAG_BYTES
 
 export type Random = (size: number) => Uint8Array
 
@@ -76,16 +64,8 @@ export type OpenedEnvelope =
   | { readonly kind: 'refused'; readonly reason: EnvelopeRefusal; readonly keyId?: string }
 
 /** The length of the token that holds this many bytes. */
-export function envelopeLength({ suite = NEWEST }: KeyRing, dataBytes: number): number {
-  return PREFIX.length + Math.ceil(((LAYOUTS[suite].overhead + paddedSize(dataBytes)) * 4) / 3)
-}
-
-/** What a token is encrypted with. */
-interface Secrets {
-  readonly aesKey: Buffer | KeyObject
-  readonly nonce: Uint8Array
-  readonly commitment: Buffer
-  readonly context: Buffer
+export function envelopeLength(dataBytes: number): number {
+  return PREFIX.length + Math.ceil(((OVERHEAD + paddedSize(dataBytes)) * 4) / 3)
 }
 
 const keys = createKeyTable()
@@ -98,26 +78,23 @@ export function sealEnvelope(
   random: Random = drawBytes,
   now: () => number = performance.now.bind(performance),
 ): { readonly token: string; readonly keyId: string } {
-  const { mint: key, suite = NEWEST } = ring
-  const { nonceAt, commitmentAt, ciphertextAt, overhead } = LAYOUTS[suite]
+  const { mint: key } = ring
   const data = typeof plaintext === 'string' ? Buffer.from(plaintext) : plaintext
   const size = paddedSize(data.byteLength)
-  const raw = Buffer.allocUnsafe(overhead + size)
+  const raw = Buffer.allocUnsafe(OVERHEAD + size)
 
-  const shared = suite === 2 ? keys.mint(key, headerOf(key, suite), random, now()) : undefined
-  const salt = shared?.salt ?? random(nonceAt - SALT_AT)
-  const { aesKey, nonce, commitment, context } = shared
-    ? secretsOf(shared, random(NONCE_BYTES), audience)
-    : derive(key, salt, audience)
+  const shared = keys.mint(key, headerOf(key), random, now())
+  const nonce = random(NONCE_BYTES)
+  const { context, commitment } = bindTo(shared, audience)
 
-  raw.set(context.subarray(-SALT_AT), 0)
-  raw.set(salt, SALT_AT)
-  if (suite === 2) raw.set(nonce, nonceAt)
-  raw.set(commitment, commitmentAt)
-  const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
-  raw.set(cipher.update(padInto(raw.subarray(ciphertextAt, ciphertextAt + size), data)), ciphertextAt)
+  raw.set(shared.header, 0)
+  raw.set(shared.salt, SALT_AT)
+  raw.set(nonce, NONCE_AT)
+  raw.set(commitment, COMMITMENT_AT)
+  const cipher = createCipheriv('aes-256-gcm', shared.aesKey, nonce).setAAD(context)
+  raw.set(cipher.update(padInto(raw.subarray(CIPHERTEXT_AT, CIPHERTEXT_AT + size), data)), CIPHERTEXT_AT)
   cipher.final()
-  raw.set(cipher.getAuthTag(), ciphertextAt + size)
+  raw.set(cipher.getAuthTag(), CIPHERTEXT_AT + size)
   return { token: PREFIX + raw.toString('base64url'), keyId: key.name }
 }
 
@@ -136,19 +113,14 @@ export function openEnvelope(
   if (key === undefined) return { kind: 'refused', reason: 'key' }
 
   const keyId = key.name
-  const suite = raw[1] as Suite
-  const layout = LAYOUTS[suite]
-  const salt = raw.subarray(SALT_AT, layout.nonceAt)
-  const shared = suite === 2 ? keys.find(key, headerOf(key, suite), salt) : undefined
-  const secrets: Secrets = shared
-    ? secretsOf(shared, raw.subarray(layout.nonceAt, layout.commitmentAt), audience)
-    : derive(key, salt, audience)
-  if (!timingSafeEqual(secrets.commitment, raw.subarray(layout.commitmentAt, layout.ciphertextAt))) {
+  const shared = keys.find(key, headerOf(key), raw.subarray(SALT_AT, NONCE_AT))
+  const { context, commitment } = bindTo(shared, audience)
+  if (!timingSafeEqual(commitment, raw.subarray(COMMITMENT_AT, CIPHERTEXT_AT))) {
     return { kind: 'refused', reason: 'commitment', keyId }
   }
   // Only now: the salts that anybody can make up do not get into the table.
-  if (shared && !shared.kept) keys.keep(key, shared)
-  const padded = decrypt(raw, layout, secrets)
+  if (!shared.kept) keys.keep(key, shared)
+  const padded = decrypt(raw, shared.aesKey, context)
   if (padded === undefined) return { kind: 'refused', reason: 'tag', keyId }
   const plaintext = unpad(padded)
   if (plaintext === undefined) return { kind: 'refused', reason: 'shape', keyId }
@@ -162,54 +134,28 @@ function decodeToken(token: string): Buffer | undefined {
   const raw = Buffer.from(text, 'base64url')
   // Buffer.from skips foreign characters and ignores spare bits: only the canonical text survives the round trip.
   if (raw.toString('base64url') !== text) return undefined
-  const layout = raw[0] === FORMAT ? (LAYOUTS as Record<number, Layout>)[raw[1] ?? 0] : undefined
-  return layout !== undefined && isPaddedSize(raw.byteLength - layout.overhead) ? raw : undefined
+  const isOurs = raw[0] === FORMAT && raw[1] === SUITE && isPaddedSize(raw.byteLength - OVERHEAD)
+  return isOurs ? raw : undefined
 }
 
-const headers = new WeakMap<RingKey, Partial<Record<Suite, Buffer>>>()
+const headers = new WeakMap<RingKey, Buffer>()
 
-function headerOf(key: RingKey, suite: Suite): Buffer {
-  const known = headers.get(key) ?? {}
-  headers.set(key, known)
-  let header = known[suite]
+function headerOf(key: RingKey): Buffer {
+  let header = headers.get(key)
   if (header === undefined) {
-    header = Buffer.of(FORMAT, suite, 0, 0, 0, 0)
+    header = Buffer.of(FORMAT, SUITE, 0, 0, 0, 0)
     header.writeUInt32BE(key.id, 2)
-    known[suite] = header
+    headers.set(key, header)
   }
   return header
 }
 
-/** The last context of each key. A server has one audience, and every request needs its context. */
-const contexts = new WeakMap<RingKey, { readonly audience: string; readonly context: Buffer }>()
-
-/** Suite 1. */
-function derive(key: RingKey, salt: Uint8Array, audience: string): Secrets {
-  let known = contexts.get(key)
-  if (known?.audience !== audience) {
-    known = { audience, context: contextOf(audience, headerOf(key, 1)) }
-    contexts.set(key, known)
-  }
-  const { context } = known
-  const length = KEY_BYTES + NONCE_BYTES + COMMITMENT_BYTES
-  const okm = Buffer.from(hkdfSync('sha256', key.secret, salt, context, length))
-  return {
-    aesKey: okm.subarray(0, KEY_BYTES),
-    nonce: okm.subarray(KEY_BYTES, KEY_BYTES + NONCE_BYTES),
-    commitment: okm.subarray(KEY_BYTES + NONCE_BYTES),
-    context,
-  }
-}
-
-function decrypt(
-  raw: Buffer,
-  { ciphertextAt }: Layout,
-  { aesKey, nonce, context }: Secrets,
-): Buffer | undefined {
+function decrypt(raw: Buffer, aesKey: KeyObject, context: Buffer): Buffer | undefined {
   const tagAt = raw.byteLength - TAG_BYTES
+  const nonce = raw.subarray(NONCE_AT, COMMITMENT_AT)
   const decipher = createDecipheriv('aes-256-gcm', aesKey, nonce, { authTagLength: TAG_BYTES })
   decipher.setAAD(context).setAuthTag(raw.subarray(tagAt))
-  const padded = decipher.update(raw.subarray(ciphertextAt, tagAt))
+  const padded = decipher.update(raw.subarray(CIPHERTEXT_AT, tagAt))
   try {
     decipher.final()
     return padded
@@ -274,21 +220,19 @@ export function deriveBytes(seed: string, label: string): Uint8Array {
   return createHmac('sha256', seed).update(label).digest()
 }
 
-// The keys of suite 2: a process derives one from a fresh salt and seals with it for an hour; whoever opens its tokens derives
+// The keys: a process derives one from a fresh salt and seals with it for an hour; whoever opens its tokens derives
 // it from the salt once, and keeps it.
 //
 // shared 1: A key seals for at most an hour and at most 2^20 tokens. Nonces have 96 random bits, so that two tokens of a key
 // share one with a probability below 2^-57. Copies of a process continue with one key, and draw different nonces
 // (`lib/random.ts`).
 // shared 2: A key enters the table of keys that were opened only after its commitment was found in a token, and only the
-// holder of the ring key can compute that. Salts that a caller makes up cost one derivation each, as every token of suite 1
-// does, and displace nothing.
+// holder of the ring key can compute that. Salts that a caller makes up cost one derivation each, and displace nothing.
 // shared 3: The table is bounded, and keys in use stay in it (`lib/collection.ts`).
 //
 // Why, and what it costs: docs/decisions/0016-shared-seal-keys.md.
 
 const LABEL = Buffer.from('rondo seal\0')
-const SALT_BYTES = 16
 
 const MAX_AGE_MS = 60 * 60_000
 const MAX_TOKENS = 2 ** 20
@@ -375,12 +319,6 @@ export function deriveShared(key: RingKey, header: Buffer, salt: Uint8Array): Sh
   }
   okm.fill(0)
   return shared
-}
-
-/** Suite 2. */
-function secretsOf(shared: SharedKey, nonce: Uint8Array, audience: string): Secrets {
-  const { context, commitment } = bindTo(shared, audience)
-  return { aesKey: shared.aesKey, nonce, commitment, context }
 }
 
 /** What binds a token of this key to an audience. */

@@ -35,17 +35,12 @@ export interface RingKey {
 
 export interface KeyRing {
   readonly kind: 'key-ring'
-  /** The suite of new tokens; every suite opens. Default: 2. */
-  readonly suite?: 1 | 2
   /** The key that seals. */
   readonly mint: RingKey
   /** Names in order, for logs. */
   readonly names: readonly string[]
   find(id: number): RingKey | undefined
 }
-
-/** How tokens are sealed (`envelope.ts`): with a key for each token, or with one for an hour. */
-export type Suite = NonNullable<KeyRing['suite']>
 
 export interface KeyMaterial {
   readonly name: string
@@ -147,23 +142,20 @@ export interface KeyHolderOptions {
   /** Called for every refresh that fails. */
   onError?: (error: unknown) => void
   schedule?: Schedule
-  /** The suite of new tokens. Default: the ring's own. */
-  suite?: 1 | 2
 }
 
 /** The longest delay of a timer; a longer one would fire at once. */
 const MAX_DELAY_MS = 2 ** 31 - 1
 
 export function createKeyHolder(source: KeySource, options: KeyHolderOptions = {}): KeyHolder {
-  const { onError = () => {}, schedule = unrefTimer, suite } = options
+  const { onError = () => {}, schedule = unrefTimer } = options
   let loading: Promise<void> | undefined
   let cancel: (() => void) | undefined
   let closed = false
 
   function adopt(loaded: unknown): void {
     if (!isKeyRing(loaded)) throw misuse('load() of a key source must return a key ring')
-    const ring = suite === undefined ? loaded : { ...loaded, suite }
-    Object.defineProperty(holder, 'ring', { value: ring, configurable: true })
+    Object.defineProperty(holder, 'ring', { value: loaded, configurable: true })
     holder.isReady = true
     plan()
   }
@@ -317,16 +309,13 @@ export function resolveKeys(
   keys: string | KeySource | KeyRing | undefined,
   options: ResolveKeysOptions = {},
 ): KeyHolder {
-  const { env = process.env, warn = console.warn, suite } = options
-  if (suite !== undefined && suite !== 1 && suite !== 2)
-    throw misuse(`sealSuite must be 1 or 2; got ${JSON.stringify(suite)}.`)
+  const { env = process.env, warn = console.warn } = options
   const onError = options.onError ?? ((error) => warn(`The keys could not be refreshed: ${messageOf(error)}`))
-  if (typeof keys === 'string')
-    return createKeyHolder(toSource(parseKeysOf('The option keys', keys)), { suite })
+  if (typeof keys === 'string') return createKeyHolder(toSource(parseKeysOf('The option keys', keys)))
   if (keys !== undefined) return createKeyHolder(toSource(keys), { ...options, onError })
   const text = keyText(env)
-  if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }), { suite })
-  return createKeyHolder(toSource(parseKeysOf('RONDO_KEYS', text)), { suite })
+  if (isBlank(text)) return createKeyHolder(developmentKeys({ nodeEnv: env.NODE_ENV, warn }))
+  return createKeyHolder(toSource(parseKeysOf('RONDO_KEYS', text)))
 }
 
 function toSource(keys: KeySource | KeyRing): KeySource {

@@ -62,7 +62,7 @@ export function sealSession(
   const forms = shorter(facts)
   const texts = forms.map((form) => JSON.stringify({ principal, facts: form, until, secret }))
   const room = MAX_LENGTH - PREFIXES[kind].length
-  const found = texts.findIndex((text) => envelopeLength(ring, Buffer.byteLength(text)) <= room)
+  const found = texts.findIndex((text) => envelopeLength(Buffer.byteLength(text)) <= room)
   const index = found === -1 ? forms.length - 1 : found
   const { token } = sealEnvelope(ring, placeOf(kind, audience), texts[index] ?? '')
   return { id: PREFIXES[kind] + token, facts: forms[index] ?? facts }

@@ -116,7 +116,7 @@ export function sealState(
   random?: Random,
 ): SealedState {
   const plaintext = Buffer.from(encodeClaims(claims))
-  const bytes = envelopeLength(ring, plaintext.byteLength)
+  const bytes = envelopeLength(plaintext.byteLength)
   if (bytes > limits.maxBytes) return { kind: 'too-large', bytes }
   const { token, keyId } = sealEnvelope(ring, audience, plaintext, random)
   return { kind: 'sealed', token, bytes, keyId }

@@ -33,7 +33,6 @@ import { watchStore } from './store-watch.ts'
 
 type Shared =
   | 'keys'
-  | 'sealSuite'
   | 'eras'
   | 'dev'
   | 'limits'
@@ -66,7 +65,7 @@ export interface OpenHost extends FlowHost {
 
 export function createHost(
   options: HostOptions & { tracer?: Tracer },
-  keys: KeyHolder = resolveKeys(options.keys, { suite: options.sealSuite }),
+  keys: KeyHolder = resolveKeys(options.keys),
   codecs: readonly Codec[] = REVISIONS.codecs,
 ): OpenHost {
   assertEras(options.eras)

@@ -73,11 +73,6 @@ export interface ServerOptions
   instructions?: string
   /** `name:base64,…`, a key source, or a ring. Default: the environment variable `RONDO_KEYS`, else a development key. */
   keys?: string | KeySource | KeyRing
-  /**
-   * The suite that seals new states; both open. Set 1 while instances of an earlier build are running, which do not know
-   * suite 2. Default: 2.
-   */
-  sealSuite?: 1 | 2
   /** The service for which states are sealed. All instances of a service use the same. Default: `name`. */
   audience?: string
   /** Runs every round twice and reports the first difference; sends errors of handlers to the client. Default: false. */
@@ -282,7 +277,6 @@ const SERVER_OPTIONS: Readonly<Record<keyof ServerOptions | 'every', true>> = {
   title: true,
   instructions: true,
   keys: true,
-  sealSuite: true,
   audience: true,
   dev: true,
   skipSleep: true,

@@ -2,7 +2,6 @@ import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
 import type { LogEvent } from '../log/event.ts'
 import { generateKey } from '../seal/key-ring.ts'
-import { createBench } from '../testing/bench.ts'
 import { createServer, type Server } from './server.ts'
 
 const request = {
@@ -57,37 +56,6 @@ it.each([
   const warnings = events.filter(({ event }) => event === 'warning')
   expect(warnings).toMatchObject([{ event: 'warning', error: { message: 'the address book is gone' } }])
   await server.close()
-})
-
-it('B9 continues a call on instances that seal with another suite, and refuses an unknown one', async () => {
-  let made = 0
-  const suites: number[] = []
-  const bench = createBench((options) => {
-    const server = createServer({
-      name: 'fleet',
-      version: '1',
-      ...options,
-      sealSuite: made++ % 2 === 0 ? 1 : 2,
-    })
-    server.tool('order', {}, async (_args, ctx) => {
-      const schema = { type: 'object', properties: { value: { type: 'string' } }, required: ['value'] }
-      let text = ''
-      for (const key of ['a', 'b', 'c']) text += (await ctx.ask(key, { message: key, schema })).value
-      return text
-    })
-    return server
-  })
-  const call = bench.tool('order')
-  let round = await call.next()
-  for (const key of ['a', 'b', 'c']) {
-    suites.push(Buffer.from(call.state?.slice(3) ?? '', 'base64url')[1] ?? 0)
-    bench.otherInstance()
-    round = await call.next({ [key]: { value: key } })
-  }
-  expect(round).toMatchObject({ kind: 'complete', text: 'abc' })
-  expect(suites).toEqual([1, 2, 1])
-  const wrong = { name: 'x', version: '1', sealSuite: 3 as 2 }
-  expect(() => createServer(wrong)).toThrow('sealSuite must be 1 or 2; got 3.')
 })
 
 it('T16 I1 a store or keys that are none get a sentence, without what was given', () => {
