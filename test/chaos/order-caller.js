@@ -7,7 +7,7 @@
  */
 
 import { existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { connect, parsePending } from '../../dist/client.js'
+import { connect, parsePending } from '../../packages/rondo/dist/client.js'
 
 const [url, file, order] = process.argv.slice(2)
 

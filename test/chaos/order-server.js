@@ -7,9 +7,9 @@
  */
 
 import { request } from 'node:http'
-import { createServer } from '../../dist/index.js'
-import { createPostgresStore } from '../../dist/postgres.js'
-import { createSqliteStore } from '../../dist/sqlite.js'
+import { createServer } from '../../packages/rondo/dist/index.js'
+import { createPostgresStore } from '../../packages/rondo/dist/postgres.js'
+import { createSqliteStore } from '../../packages/rondo/dist/sqlite.js'
 
 const { DOWNSTREAM, RELEASE = '1', STORE, TRUSTING, HANDOVER } = process.env
 

@@ -9,11 +9,13 @@
 
 import { existsSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
+import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { ReadableStream } from 'node:stream/web'
-import { fileURLToPath, pathToFileURL } from 'node:url'
+import { pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError, Server } from 'rondo'
 import { createAllowList, isLoopback, loadInDevelopment, mountedHere, toListenError } from 'rondo/internal'
@@ -89,8 +91,12 @@ function failedToListen(error: unknown): boolean {
 }
 
 /** Frames of Node, of loaders, of other packages and of this one say nothing about the author's file. */
-const OWN_FOLDER = fileURLToPath(new URL('..', import.meta.url))
+const OWN_FOLDERS = ['rondo', '@rondo/cli'].map((name) =>
+  dirname(createRequire(import.meta.url).resolve(`${name}/package.json`)),
+)
 const FOREIGN_FRAME = /^\s+at .*(?:node:|[/\\]node_modules[/\\])/
+
+const isOwnFrame = (line: string): boolean => OWN_FOLDERS.some((folder) => line.includes(folder))
 
 /** Why a file could not be served: what to write, or the error with its frames in the author's own files. */
 export function sayFailure(error: unknown): string {
@@ -98,7 +104,7 @@ export function sayFailure(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return (error.stack ?? error.message)
     .split('\n')
-    .filter((line) => !FOREIGN_FRAME.test(line) && !(/^\s+at /.test(line) && line.includes(OWN_FOLDER)))
+    .filter((line) => !FOREIGN_FRAME.test(line) && !(/^\s+at /.test(line) && isOwnFrame(line)))
     .join('\n')
 }
 
