@@ -3,8 +3,18 @@
  * them with `changeRows`, and writes them, in one transaction. A real one would find tasks by index instead of reading all.
  */
 
-import type { BlobStore, OnceClaim, OnceSlot, OnceStore, Store, TaskStore } from 'rondo'
-import { changeRows, createEpoch, createHintBus, type TaskRow } from 'rondo/store'
+import {
+  type BlobStore,
+  changeRows,
+  createEpoch,
+  createHintBus,
+  type OnceClaim,
+  type OnceSlot,
+  type OnceStore,
+  type Store,
+  type TaskRow,
+  type TaskStore,
+} from 'rondo/store'
 
 // #region database
 /** What the database can do. Transactions take effect one after the other, or not at all. */

@@ -1,6 +1,7 @@
 /** J2: what others publish can neither flood an instance nor deceive it, and what was missed is caught up. */
 
-import { type Bus, generateKey, parseKeys, type Store } from 'rondo'
+import { generateKey, parseKeys, type Store } from 'rondo'
+import type { Bus } from 'rondo/store'
 import { expect, it } from 'vitest'
 import { sealEnvelope } from '../../packages/rondo/src/seal/envelope.ts'
 import { BUS_LIMITS } from '../../packages/rondo/src/store/bus.ts'

@@ -1,6 +1,7 @@
 /** Clients that abuse what the instances of a fleet share, and stores that fail them at the worst moment. */
 
-import type { Bus, RecordStore, ServerOptions, Store } from 'rondo'
+import type { ServerOptions, Store } from 'rondo'
+import type { Bus, RecordStore } from 'rondo/store'
 import { expect, it } from 'vitest'
 import { RondoError } from '../../packages/rondo/src/errors.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'

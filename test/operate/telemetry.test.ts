@@ -17,13 +17,12 @@ import {
   createServer,
   generateKey,
   type LogEvent,
-  type Observed,
   type Observer,
   type Server,
   ToolError,
 } from 'rondo'
 import { connect } from 'rondo/client'
-import { otel } from 'rondo/otel'
+import { type Observed, otel } from 'rondo/otel'
 import { createRondo } from 'rondo/sdk'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'

@@ -5,7 +5,7 @@
 
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
-import { type Context, createServer, type FlowLimits, type LogEvent } from 'rondo'
+import { type Context, createServer, type LogEvent, type ServerOptions } from 'rondo'
 import { createBench, type Script, type TestBench, type TestCall, type TestRound } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -16,7 +16,7 @@ const value = async (ctx: Context, key: string) => (await ctx.ask(key, text(`Whi
 type Handler = (ctx: Context) => unknown
 
 /** A bench whose servers have one tool, `go`. */
-function benchOf(handler: Handler, limits?: Partial<FlowLimits>): TestBench {
+function benchOf(handler: Handler, limits?: ServerOptions['limits']): TestBench {
   return createBench((options) => {
     const server = createServer({
       name: 'rounds',
@@ -41,7 +41,7 @@ function questionsOf(round: TestRound): string[] {
 
 async function startOf(
   handler: Handler,
-  limits?: Partial<FlowLimits>,
+  limits?: ServerOptions['limits'],
 ): Promise<{ call: TestCall; first: TestRound }> {
   const call = benchOf(handler, limits).tool('go')
   return { call, first: await next(call) }
@@ -208,7 +208,7 @@ describe('a flow without end', () => {
     })
   })
 
-  it.each<[string, Partial<FlowLimits>, Handler, string]>([
+  it.each<[string, ServerOptions['limits'], Handler, string]>([
     [
       'entries',
       { maxEntries: 2 },

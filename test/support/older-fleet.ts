@@ -1,6 +1,7 @@
 /** Several servers of ours that share their keys, and clients of earlier eras that send each request to the next of them. */
 
-import { type Bus, generateKey, type RecordStore, type ServerOptions, type Store } from 'rondo'
+import { generateKey, type ServerOptions, type Store } from 'rondo'
+import type { Bus, RecordStore } from 'rondo/store'
 import { connectOlder, type OlderClient, type OlderClientOptions } from './older-client.ts'
 import { type OlderServer, startOlder } from './older-server.ts'
 

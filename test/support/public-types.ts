@@ -1,11 +1,12 @@
 /**
- * Finds types that appear in the signatures of an entry file but are not exported there. A type that is private to its
- * file is searched in turn; one that its file exports has a name that users must be able to import.
+ * Finds types that users have to name but cannot import: those of parameters and results in the signatures that an
+ * entry file exports. A type that is only the shape of a property, a member of a union or a base needs no name of its
+ * own: `ServerOptions['limits']` and `Extract<LogEvent, { event: 'slow' }>` name it. It is searched in turn.
  */
 
 import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { parseSync, Visitor } from 'oxc-parser'
+import { parseSync } from 'oxc-parser'
 
 type Node = { readonly type: string; readonly [key: string]: unknown }
 interface Place {
@@ -20,14 +21,14 @@ interface Module {
 
 const modules = new Map<string, Module>()
 
-/** Names as `Type (file)`; those that `beside` exports count as named. `seen` counts the declarations that were read. */
+/** Names as `Type (file)`; those that an entry in `beside` exports count as named. `seen` counts the declarations that were read. */
 export function findUnnamedTypes(
   entry: string,
-  beside: string,
+  beside: readonly string[],
   read: (file: string) => string = (file) => readFileSync(file, 'utf8'),
 ): { unnamed: string[]; seen: number } {
   const named = readPlaces(entry, read)
-  const known = new Set([...named, ...readPlaces(beside, read)].map(toId))
+  const known = new Set([entry, ...beside].flatMap((file) => readPlaces(file, read)).map(toId))
   const unnamed = new Set<string>()
   const seen = new Set<string>()
   const todo = [...named]
@@ -38,12 +39,13 @@ export function findUnnamedTypes(
     const module = readModule(file, read)
     const node = module.declared.get(name)
     if (!node) throw new Error(`${file} does not declare ${name}`)
-    for (const used of typesIn(node)) {
+    for (const [used, inSignature] of typesIn(node)) {
       const there = module.imported.get(used) ?? { file, name: used }
       const isOurs = there.file !== file || module.declared.has(used)
-      if (!isOurs) continue
-      if (there.file === file && !module.exported.has(used)) todo.push(there)
-      else if (!known.has(toId(there))) unnamed.add(`${there.name} (${there.file})`)
+      if (!isOurs || known.has(toId(there))) continue
+      const isPrivate = there.file === file && !module.exported.has(used)
+      if (inSignature && !isPrivate) unnamed.add(`${there.name} (${there.file})`)
+      else todo.push(there)
     }
   }
   return { unnamed: [...unnamed].sort(), seen: seen.size }
@@ -104,39 +106,41 @@ function bodyOf(file: string, read: (file: string) => string): Node[] {
   return parseSync(file, read(file), { lang: 'ts' }).program.body as unknown as Node[]
 }
 
-/** The names of types in a declaration, without its type parameters and without the bodies of functions. */
-function typesIn(node: Node): Set<string> {
-  const found = new Set<string>()
+/**
+ * The names of types in a declaration, without its type parameters and without the bodies of functions. True: the type
+ * is part of a parameter or a result.
+ */
+function typesIn(declaration: Node): Map<string, boolean> {
+  const found = new Map<string, boolean>()
   const own = new Set<string>()
-  const add = (name: unknown): void => {
-    const root = name as Node | undefined
-    if (root?.type === 'Identifier') found.add(String(root.name))
+  const add = (type: unknown, inSignature: boolean): void => {
+    const { type: kind, name } = type as Node
+    if (kind === 'Identifier') found.set(String(name), found.get(String(name)) || inSignature)
   }
-  const program = { type: 'Program', body: [withoutBodies(node)], sourceType: 'module', hashbang: null }
-  new Visitor({
-    TSTypeParameter: (parameter) => void own.add((parameter.name as unknown as Named).name),
-    TSTypeReference: (reference) => add(reference.typeName),
-    TSInterfaceHeritage: (heritage) => add(heritage.expression),
-    TSClassImplements: (heritage) => add(heritage.expression),
-  }).visit(program as never)
-  return new Set([...found].filter((name) => !own.has(name)))
+  const visit = (node: unknown, inSignature: boolean): void => {
+    if (Array.isArray(node)) for (const item of node) visit(item, inSignature)
+    else if (isNode(node) && !isPrivate(node)) {
+      if (node.type === 'TSTypeParameter') own.add((node.name as Named).name)
+      if (node.type === 'TSTypeReference') add(node.typeName, inSignature)
+      if (HERITAGE.has(node.type)) add(node.expression, inSignature)
+      for (const [key, value] of Object.entries(node))
+        if (!isHidden(node, key, value))
+          visit(value, inSignature || (key in SIGNATURE && 'returnType' in node))
+    }
+  }
+  visit(declaration, false)
+  for (const name of own) found.delete(name)
+  return found
 }
 
-function withoutBodies(node: unknown): unknown {
-  if (Array.isArray(node)) return node.map(withoutBodies)
-  if (typeof node !== 'object' || node === null) return node
-  const { type } = node as Node
-  const isHidden = (key: string, value: unknown): boolean =>
-    (key === 'body' && (value as Node | null)?.type === 'BlockStatement') ||
-    (type === 'PropertyDefinition' && key === 'value') ||
-    (key === 'key' && type === 'PropertyDefinition')
-  const isPrivate = (item: unknown): boolean => ((item as Node)?.key as Node)?.type === 'PrivateIdentifier'
-  return Object.fromEntries(
-    Object.entries(node).map(([key, value]) => [
-      key,
-      isHidden(key, value)
-        ? null
-        : withoutBodies(Array.isArray(value) ? value.filter((item) => !isPrivate(item)) : value),
-    ]),
-  )
-}
+const HERITAGE = new Set(['TSInterfaceHeritage', 'TSClassImplements'])
+const SIGNATURE = { params: true, returnType: true }
+
+const isNode = (value: unknown): value is Node =>
+  typeof value === 'object' && value !== null && typeof (value as Node).type === 'string'
+
+const isPrivate = (node: Node): boolean => (node.key as Node | undefined)?.type === 'PrivateIdentifier'
+
+const isHidden = (node: Node, key: string, value: unknown): boolean =>
+  (key === 'body' && (value as Node | null)?.type === 'BlockStatement') ||
+  (node.type === 'PropertyDefinition' && (key === 'value' || key === 'key'))

@@ -1,6 +1,6 @@
 /** What `ctx.status` reports to the client of a task: each status once, however often the handler runs. */
 
-import { createServer, type LogEvent, type ServerOptions, type SlowEvent } from 'rondo'
+import { createServer, type LogEvent, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
@@ -158,7 +158,7 @@ it('G7 the message of ctx.status stays while steps run, and through replays', as
 })
 
 it('I2 logs a turn of a task that runs longer than limits.slowHandlerMs, and no other', async () => {
-  const slow: SlowEvent[] = []
+  const slow: Extract<LogEvent, { event: 'slow' }>[] = []
   // The round that created the task may be slow on a busy machine.
   const log = (event: LogEvent) =>
     void (event.event === 'slow' && event.task !== undefined && slow.push(event))

@@ -1,5 +1,4 @@
-import type { InputRequest, InputRequests } from 'rondo'
-import type { PendingCall } from 'rondo/client'
+import type { InputRequest, InputRequests, PendingCall } from 'rondo/client'
 import { describe, expect, it } from 'vitest'
 import { addGiven, responseFor } from './answers.ts'
 import type { Options } from './command-line.ts'

@@ -6,8 +6,15 @@
  * Servers of older revisions wait for the answer while they ask, so it cannot come later: `answerNow` is for those.
  */
 
-import type { ElicitContent, ElicitFormParams, InputRequest, InputResponse } from 'rondo'
-import { answer, openQuestions, type PendingCall } from 'rondo/client'
+import {
+  answer,
+  type ElicitContent,
+  type ElicitFormParams,
+  type InputRequest,
+  type InputResponse,
+  openQuestions,
+  type PendingCall,
+} from 'rondo/client'
 import { checkForm, readForm } from 'rondo/forms'
 import { answerProblem, isRecord } from 'rondo/internal'
 import { type Asking, askQuestion } from './ask/question.ts'

@@ -3,8 +3,13 @@
  * about itself is quoted.
  */
 
-import type { InputRequest } from 'rondo'
-import type { CallToolResult, DriveResult, GetPromptResult, ReadResourceResult } from 'rondo/client'
+import type {
+  CallToolResult,
+  DriveResult,
+  GetPromptResult,
+  InputRequest,
+  ReadResourceResult,
+} from 'rondo/client'
 import {
   displayText,
   type FlowRequest,

@@ -5,9 +5,20 @@
  * A process that dies at any point leaves the last state in the file, and another process can resume from there (C11).
  */
 
-import type { ElicitResult, InputRequest, InputResponse, QuestionKind, Root } from 'rondo'
 import { RondoError } from 'rondo'
-import type { Answers, AskInfo, Client, DriveOptions, DriveResult, TaskState } from 'rondo/client'
+import type {
+  Answers,
+  AskInfo,
+  Client,
+  DriveOptions,
+  DriveResult,
+  ElicitResult,
+  InputRequest,
+  InputResponse,
+  QuestionKind,
+  Root,
+  TaskState,
+} from 'rondo/client'
 import { type FlowRequest, openQuestions, PeerError, type PendingCall } from 'rondo/client'
 import { delivered } from 'rondo/internal'
 import type { Answerer } from './answers.ts'

@@ -2,8 +2,8 @@
 
 import { existsSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { EngineStore } from '@rondo/restate'
 import type { Store } from 'rondo/sqlite'
+import type { EngineStore } from 'rondo/store'
 import { CommandError, usageError } from './command-line.ts'
 
 export interface NamedStore<S extends Store | EngineStore = Store | EngineStore> {

@@ -11,7 +11,7 @@
 
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { JsonSchema } from 'rondo'
+import type { JsonSchema } from 'rondo/client'
 import { isRecord } from 'rondo/internal'
 import { usageError } from './command-line.ts'
 import { type Io, readStdin } from './io.ts'

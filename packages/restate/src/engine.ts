@@ -8,21 +8,7 @@
 
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import {
-  type EmitEngineEvent,
-  type EndedLimits,
-  type EngineOptions,
-  type Fence,
-  type NewTask,
-  type OperatorTasks,
-  RondoError,
-  type RunTurn,
-  type ServeOptions,
-  type Serving,
-  type TaskEngine,
-  type TaskOwner,
-  type TaskView,
-} from 'rondo'
+import { RondoError } from 'rondo'
 import {
   assertTask,
   createWatch,
@@ -38,6 +24,20 @@ import {
   storeClock,
   type TurnStore,
 } from 'rondo/internal'
+import type {
+  EmitEngineEvent,
+  EndedLimits,
+  EngineOptions,
+  Fence,
+  NewTask,
+  OperatorTasks,
+  RunTurn,
+  ServeOptions,
+  Serving,
+  TaskEngine,
+  TaskOwner,
+  TaskView,
+} from 'rondo/store'
 import { createHintBus, type HintBus } from 'rondo/store'
 import type { CallObject } from './connection.ts'
 import {

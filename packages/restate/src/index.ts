@@ -1,5 +1,4 @@
 /** Tasks on Restate: an engine that replicates by itself. Needs the package `@restatedev/restate-sdk` and Node 22. */
 
-export type { BlobStore, EngineStore, OnceStore } from 'rondo'
 export type { EndpointOptions } from './connection.ts'
 export { createRestateStore, type RestateStoreOptions } from './store.ts'

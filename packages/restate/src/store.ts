@@ -5,17 +5,20 @@
  */
 
 import type { ObjectContext } from '@restatedev/restate-sdk'
-import type { EngineOptions, OperatorTasks, Sealed, TaskSummary } from 'rondo'
-import {
-  type BlobStore,
-  type EngineStore,
-  type OnceAttempt,
-  type OnceClaim,
-  type OnceSlot,
-  type OnceStore,
-  RondoError,
-} from 'rondo'
+import { RondoError } from 'rondo'
 import { assertOptions, misuse } from 'rondo/internal'
+import type {
+  BlobStore,
+  EngineOptions,
+  EngineStore,
+  OnceAttempt,
+  OnceClaim,
+  OnceSlot,
+  OnceStore,
+  OperatorTasks,
+  Sealed,
+  TaskSummary,
+} from 'rondo/store'
 import { createEpoch } from 'rondo/store'
 import {
   assertEndpoint,

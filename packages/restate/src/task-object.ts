@@ -14,6 +14,14 @@
 
 import { createHash } from 'node:crypto'
 import type { ObjectContext, ObjectSharedContext } from '@restatedev/restate-sdk'
+import {
+  createMemoryTable,
+  createMemoryTasks,
+  ENDED_BYTES,
+  type MemoryTable,
+  take,
+  toSummary,
+} from 'rondo/internal'
 import type {
   Cancellation,
   Delivery,
@@ -26,18 +34,10 @@ import type {
   TaskEnding,
   TaskOwner,
   TaskPage,
+  TaskRow,
   TaskStore,
   TaskView,
-} from 'rondo'
-import {
-  createMemoryTable,
-  createMemoryTasks,
-  ENDED_BYTES,
-  type MemoryTable,
-  take,
-  toSummary,
-} from 'rondo/internal'
-import type { TaskRow } from 'rondo/store'
+} from 'rondo/store'
 
 /** The names of the services in Restate. */
 export interface ServiceNames {

@@ -1,5 +1,65 @@
-/** For those who write a store: `rondo/store`. What it must do is tested by `@rondo/store-kit`. */
+/** For those who write a store or an engine: `rondo/store`. What they must do is tested by `@rondo/store-kit`. */
 
+export type { AnsweredSlot, InputSlot, SlotChange, SlotName, SlotRole } from './store/input-slots.ts'
 export { changeRows, type RowsChange, type TaskRow } from './store/memory/tasks.ts'
-export { createEpoch } from './store/store.ts'
-export { createHintBus, type HintBus } from './store/task-store.ts'
+export {
+  type BlobStore,
+  type Bus,
+  type BusListener,
+  type BusSubscription,
+  createEpoch,
+  type EngineStore,
+  type OnceAttempt,
+  type OnceClaim,
+  type OnceSlot,
+  type OnceStore,
+  type RecordStore,
+  type RecordWrite,
+  type Store,
+  type StoreCheck,
+  type StoredRecord,
+} from './store/store.ts'
+export type {
+  Cancellation,
+  Delivery,
+  EmitEngineEvent,
+  EngineEvent,
+  EngineOptions,
+  LossReason,
+  NewTask,
+  OnEngineEvent,
+  RunTurn,
+  Sealed,
+  ServeOptions,
+  Serving,
+  TaskEngine,
+  TaskHead,
+  TaskOwner,
+  TaskPage,
+  TaskStatus,
+  TaskTurn,
+  TaskTurnOutcome,
+  TaskView,
+  WatchTask,
+} from './store/task-engine.ts'
+export {
+  type Creation,
+  createHintBus,
+  type EndedLimits,
+  type Fence,
+  type Handover,
+  type Hint,
+  type HintBus,
+  type HookHandover,
+  type HookOutcome,
+  type Lease,
+  type OperatorTasks,
+  type OwnerTasks,
+  type Taker,
+  type TaskEnding,
+  type TaskQuery,
+  type TaskStats,
+  type TaskStore,
+  type TaskSummary,
+  type WorkerTasks,
+} from './store/task-store.ts'

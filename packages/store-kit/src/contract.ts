@@ -1,7 +1,7 @@
 /** Everything that a store or an engine has to do, as lists of cases: `@rondo/store-kit`. */
 
-import type { Fence, InputSlot, Lease, Store, TaskStatus } from 'rondo'
 import { closeSlots, createLeaseEngine, createMemoryStore, openSlots } from 'rondo/internal'
+import type { Fence, InputSlot, Lease, Store, TaskStatus } from 'rondo/store'
 import { describeEngineContract } from './engine.ts'
 import {
   alice,

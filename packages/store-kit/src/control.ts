@@ -4,7 +4,7 @@
  */
 
 import { AssertionError } from 'node:assert'
-import type { Fence, Lease, Store, TaskEngine, TaskOwner, TaskStore, TaskView } from 'rondo'
+import type { Fence, Lease, Store, TaskEngine, TaskOwner, TaskStore, TaskView } from 'rondo/store'
 import { engineContract, fleetContract, leaseEngineHarness, storeContract } from './contract.ts'
 import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
 

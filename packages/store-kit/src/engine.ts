@@ -1,6 +1,14 @@
 /** What every engine must do, by a real clock: turns, answers, takeovers, cancellation, watching. */
 
-import type { EngineEvent, RunTurn, Serving, TaskEngine, TaskTurn, TaskTurnOutcome, TaskView } from 'rondo'
+import type {
+  EngineEvent,
+  RunTurn,
+  Serving,
+  TaskEngine,
+  TaskTurn,
+  TaskTurnOutcome,
+  TaskView,
+} from 'rondo/store'
 import {
   afterEach,
   alice,

@@ -10,8 +10,8 @@
 
 import { AssertionError } from 'node:assert'
 import { inspect } from 'node:util'
-import type { EngineEvent, Lease, NewTask, Store, TaskEngine, TaskOwner } from 'rondo'
 import { createTaskId } from 'rondo/internal'
+import type { EngineEvent, Lease, NewTask, Store, TaskEngine, TaskOwner } from 'rondo/store'
 
 /** An empty database for one case. */
 export interface StoreSite {

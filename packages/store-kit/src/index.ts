@@ -1,18 +1,5 @@
 /** The contract that every store and every engine has to meet, for any test runner: `@rondo/store-kit`. */
 
-export type {
-  AnsweredSlot,
-  RunTurn,
-  ServeOptions,
-  Serving,
-  SlotChange,
-  SlotName,
-  TaskEngine,
-  TaskPage,
-  TaskTurn,
-  TaskTurnOutcome,
-  WatchTask,
-} from 'rondo'
 export {
   engineContract,
   fleetContract,

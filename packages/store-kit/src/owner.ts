@@ -1,7 +1,7 @@
 /** What the owner of a task may rely on, on every database, and what an operator may: counts, lists without content. */
 
-import type { Store, TaskQuery } from 'rondo'
 import { createTaskId, openSlots } from 'rondo/internal'
+import type { Store, TaskQuery } from 'rondo/store'
 import {
   alice,
   answers,

@@ -3,9 +3,9 @@
  * has them, records and the bus.
  */
 
-import type { Bus, BusListener, OnceSlot, RecordStore, RecordWrite, Store } from 'rondo'
 import type { StoreClock } from 'rondo/internal'
 import { BUS_LIMITS, RECORD_BYTES, workOnce } from 'rondo/internal'
+import type { Bus, BusListener, OnceSlot, RecordStore, RecordWrite, Store } from 'rondo/store'
 import {
   afterEach,
   beforeEach,

@@ -3,8 +3,8 @@
  * the same time the database decides once, and both sides learn the same outcome.
  */
 
-import type { InputSlot, Store } from 'rondo'
 import { closeSlots, openSlots } from 'rondo/internal'
+import type { InputSlot, Store } from 'rondo/store'
 import {
   alice,
   answers,

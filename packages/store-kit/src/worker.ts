@@ -1,7 +1,7 @@
 /** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
-import type { Hint, Store } from 'rondo'
 import { closeSlots, givenAnswers, openSlots } from 'rondo/internal'
+import type { Hint, Store } from 'rondo/store'
 import {
   alice,
   answers,

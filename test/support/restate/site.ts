@@ -2,8 +2,9 @@
 
 import { randomBytes } from 'node:crypto'
 import { createServer } from 'node:net'
+import type { EngineStore } from 'rondo/store'
 import type { RunDelivered } from '../../../packages/restate/src/connection.ts'
-import type { EngineStore, RestateStoreOptions } from '../../../packages/restate/src/index.ts'
+import type { RestateStoreOptions } from '../../../packages/restate/src/index.ts'
 import { assembleStore, type StoreParts } from '../../../packages/restate/src/store.ts'
 import { createTaskObject, type ServiceNames } from '../../../packages/restate/src/task-object.ts'
 import type { EngineHarness, EngineSite } from '../../../packages/store-kit/src/harness.ts'

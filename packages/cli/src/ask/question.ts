@@ -13,8 +13,14 @@
  * A decline is final, so it is confirmed.
  */
 
-import type { ElicitResult, ElicitUrlParams, InputRequest, InputResponse, SamplingParams } from 'rondo'
-import type { PendingCall } from 'rondo/client'
+import type {
+  ElicitResult,
+  ElicitUrlParams,
+  InputRequest,
+  InputResponse,
+  PendingCall,
+  SamplingParams,
+} from 'rondo/client'
 import { displayText, inspectLink } from 'rondo/client'
 import type { Field, FieldValue, Form } from 'rondo/forms'
 import { checkField, readForm, startValues } from 'rondo/forms'

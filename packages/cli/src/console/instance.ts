@@ -7,8 +7,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import type { OperatorTasks } from 'rondo'
 import { develop } from 'rondo/internal'
+import type { OperatorTasks } from 'rondo/store'
 import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
   type DeliveryReport,

@@ -4,7 +4,7 @@
  * JSON are of this kind. Also reads states, and varies the arguments of a call.
  */
 
-import type { JsonSchema } from 'rondo'
+import type { JsonSchema } from 'rondo/client'
 import { isRecord } from 'rondo/internal'
 
 const MAX_LEAVES = 6
