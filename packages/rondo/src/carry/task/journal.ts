@@ -256,11 +256,6 @@ function placeOf({ audience }: FlowHost, { id, owner }: PieceOf, piece: Piece): 
   return JSON.stringify(piece === 'head' || piece === 'record' ? place : [...place, owner.principal])
 }
 
-/** The place for which earlier releases sealed a piece. Such pieces still open; new ones are not sealed this way. */
-function formerPlaceOf({ audience }: FlowHost, { id }: PieceOf, piece: Piece): string {
-  return JSON.stringify(['task', id, piece.split(' ')[0], audience])
-}
-
 /** Throws if the piece is too large for `openPiece`: a piece that is kept must open again. */
 export function sealPiece(host: FlowHost, of: PieceOf, piece: Piece, value: unknown): string {
   const { token } = sealEnvelope(host.keys.ring, placeOf(host, of, piece), JSON.stringify(value))
@@ -278,12 +273,8 @@ function readPiece(
   piece: Piece,
   sealed: string,
 ): { readonly value: unknown } | { readonly reason: string } {
-  const open = (place: string) => openEnvelope(host.keys.ring, place, sealed, tasks.maxPieceBytes)
-  const opened = open(placeOf(host, of, piece))
-  if (opened.kind === 'open') return { value: JSON.parse(opened.plaintext.toString('utf8')) }
-  const former = open(formerPlaceOf(host, of, piece))
-  if (former.kind === 'open') return { value: JSON.parse(former.plaintext.toString('utf8')) }
-  return opened
+  const opened = openEnvelope(host.keys.ring, placeOf(host, of, piece), sealed, tasks.maxPieceBytes)
+  return opened.kind === 'open' ? { value: JSON.parse(opened.plaintext.toString('utf8')) } : opened
 }
 
 /** This process lacks the key of a piece. Others may have it, as while keys are rotated, so it says nothing about the task. */
