@@ -7,6 +7,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
+import { readDocComments } from './support/doc-comments.ts'
 import { readSubpaths } from './support/package-exports.ts'
 import { findUnnamedTypes } from './support/public-types.ts'
 import { type ExportedNames, readExports } from './support/scan-imports.ts'
@@ -34,6 +35,41 @@ describe('the exports of the package', () => {
       expect(Object.keys(module).sort()).toEqual(listed[specifier]?.values)
     },
   )
+})
+
+describe('the values that an entry exports', () => {
+  it.each(subpaths)('$specifier documents each of its values', ({ source, specifier }) => {
+    const comments = readDocComments(source)
+    expect([...comments.keys()].sort()).toEqual(listed[specifier]?.values)
+    expect([...comments].filter(([, comment]) => !comment).map(([name]) => name)).toEqual([])
+  })
+
+  it('control: a value without a doc comment directly above it is found', () => {
+    const files: Record<string, string> = {
+      'in.ts': "export { a, b as c, d, E, type F, g } from './a.ts'",
+      'a.ts': `/** The file. */
+        import type { X } from './x.ts'
+        export const a = 1
+        /** Says what b is. */
+        export const b = 2
+        // A note.
+        export function d() {}
+        /** */
+        export class E {}
+        export interface F {}
+        /** An older remark. */
+        // A note.
+        export const g = 3`,
+    }
+    const comments = readDocComments('in.ts', (file) => files[file] ?? '')
+    expect(Object.fromEntries(comments)).toEqual({
+      a: undefined,
+      c: 'Says what b is.',
+      d: undefined,
+      E: '',
+      g: undefined,
+    })
+  })
 })
 
 describe('the types in public signatures', () => {

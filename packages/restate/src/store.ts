@@ -61,6 +61,7 @@ export interface RestateStoreOptions {
   now?: () => number
 }
 
+/** Creates a store whose tasks run on Restate. Needs the package `@restatedev/restate-sdk` and Node 22. */
 export function createRestateStore(options: RestateStoreOptions): EngineStore {
   return assembleStore(options, { defineTask: (names) => createTaskObject(names), deliver: (run) => run })
 }

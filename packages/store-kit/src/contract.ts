@@ -31,7 +31,7 @@ export interface StoreContractOptions {
   readonly seed?: number
 }
 
-/** What a store must do. Run every case with your test runner; each creates and closes a database of its own. */
+/** Returns cases for what a store must do. Run every case with your test runner; each creates and closes a database of its own. */
 export function storeContract(
   harness: StoreHarness,
   { modelRuns = 10, seed = testSeed() }: StoreContractOptions = {},
@@ -49,7 +49,7 @@ export function storeContract(
   ]
 }
 
-/** What the optional parts for a fleet must do: `records` and `bus`. Run it if your store has them. */
+/** Returns cases for what the optional parts of a store for a fleet must do: `records` and `bus`. Run them if your store has these parts. */
 export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
   const { name } = harness
   return [
@@ -58,7 +58,7 @@ export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
   ]
 }
 
-/** What an engine must do, whether or not a store is behind it. */
+/** Returns cases for what an engine must do, whether or not a store is behind it. */
 export function engineContract(harness: EngineHarness): readonly ContractCase[] {
   return collect(`${harness.name}: engine`, () => describeEngineContract(harness))
 }

@@ -233,7 +233,7 @@ function weakenStores(harness: StoreHarness, { weaken }: Fault): StoreHarness {
   }
 }
 
-/** Cases that pass if `storeContract` finds faults put in front of your store. Run them beside the contract itself. */
+/** Returns cases that pass if `storeContract` finds faults put in front of your store. Run them beside the contract itself. */
 export function storeControls(harness: StoreHarness): readonly ContractCase[] {
   const controls = FAULTS.map((fault) => ({
     group: `${harness.name}: controls`,
@@ -281,7 +281,7 @@ const ENGINE_FAULTS: readonly EngineFault[] = [
   },
 ]
 
-/** Cases that pass if `engineContract` finds faults put in front of your engine. Run them beside the contract itself. */
+/** Returns cases that pass if `engineContract` finds faults put in front of your engine. Run them beside the contract itself. */
 export function engineControls(harness: EngineHarness): readonly ContractCase[] {
   return ENGINE_FAULTS.map((fault) => {
     const faulty: EngineHarness = {
@@ -349,7 +349,7 @@ const FLEET_FAULTS: readonly FleetFault[] = [
   },
 ]
 
-/** Cases that pass if `fleetContract` finds faults put in front of your store. */
+/** Returns cases that pass if `fleetContract` finds faults put in front of your store. */
 export function fleetControls(harness: StoreHarness): readonly ContractCase[] {
   return FLEET_FAULTS.map((fault) => {
     const faulty: StoreHarness = {

@@ -38,6 +38,7 @@ export interface Limits {
   readonly maxPages: number
 }
 
+/** The limits of a client that sets none of its own: how long it waits, how often it may be asked, and how much it reads. */
 export const LIMITS: Limits = {
   maxRounds: 10,
   timeoutMs: 120_000,

@@ -100,12 +100,15 @@ export interface PendingCall<R extends FlowRequest = FlowRequest> {
   readonly abandoned?: true
 }
 
-/** The questions that have no answer yet, in the server's order. */
+/** Returns the questions of a pending call that have no answer yet, in the server's order. */
 export function openQuestions(pending: PendingCall): [key: string, question: InputRequest][] {
   return Object.entries(pending.questions).filter(([key]) => !Object.hasOwn(pending.answers, key))
 }
 
-/** Adds the answer to one question, or replaces it. Refuses keys that were not asked and answers of the wrong shape. */
+/**
+ * Adds the answer to one question of a pending call, or replaces it, and returns the call with it. Refuses keys that were not asked
+ * and answers of the wrong shape.
+ */
 export function answer<R extends FlowRequest>(
   pending: PendingCall<R>,
   key: string,
@@ -122,7 +125,7 @@ export function answer<R extends FlowRequest>(
 }
 
 /**
- * Abandons the call and drops its state and answers. The server holds nothing for it and is not notified. A task
+ * Abandons a pending call and drops its state and answers. The server holds nothing for it and is not notified. A task
  * continues until it is cancelled with `client.task(taskId).cancel()`.
  */
 export function abandon<R extends FlowRequest>(pending: PendingCall<R>): PendingCall<R> {

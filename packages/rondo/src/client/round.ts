@@ -284,7 +284,7 @@ const MAX_LENGTH = 8_192
 const BARE_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[.*\])$/
 
 /**
- * Checks a URL that a server wants opened (T22): https, or http on this machine, and no user name, which can make one host
+ * Checks a URL that a server wants opened: https, or http on this machine, and no user name, which can make one host
  * look like another. Returns undefined if it is not safe. Nothing is fetched or opened here.
  */
 export function inspectLink(text: string): Link | undefined {

@@ -10,17 +10,20 @@ const UNSAFE =
 const LINE_BREAKS = /\r\n?|[\u0085\u2028\u2029]/g
 const LONE_SURROGATES = /\p{Cs}/gu
 
-/** Text from a server, safe to show. Line breaks and tabs stay. */
+/** Makes text from a server safe to show: without control characters and others that hide or reorder text. Line breaks and tabs stay. */
 export function displayText(text: string): string {
   return text.replace(LINE_BREAKS, '\n').replace(UNSAFE, '').replace(LONE_SURROGATES, '\ufffd')
 }
 
-/** The same as one line. */
+/** Makes text from a server safe to show, as one line. */
 export function oneLine(text: string): string {
   return displayText(text).replace(/\s+/g, ' ').trim()
 }
 
-/** At most `maxLength` characters, and one line unless `lines` says that line breaks may stay. */
+/**
+ * Makes text from a server safe to show, and cuts it to `maxLength` characters. It becomes one line, unless `lines` says that line
+ * breaks may stay.
+ */
 export function cleanText(text: string, maxLength: number, lines: 'one' | 'many' = 'one'): string {
   // Cut first: the rest takes time in proportion to the length.
   const cut = text.length > maxLength ? text.slice(0, maxLength) : text

@@ -104,7 +104,7 @@ const INTROSPECTION_OPTIONS: Readonly<Record<keyof IntrospectionOptions, true>> 
 /** Algorithms without a key, and with keys that an issuer cannot publish. */
 const SHARED = /^(?:none|hs\d+)$/i
 
-/** Verifies JSON Web Tokens with the published keys of their issuer. */
+/** Verifies access tokens that are JSON Web Tokens, with the published keys of their issuer: pass it to `oauthResource` as `tokens`. */
 export function jwt(options: JwtOptions = {}): TokenCheck {
   assertOptions('jwt', options, JWT_OPTIONS)
   const { algorithms = [] } = options
@@ -116,7 +116,7 @@ export function jwt(options: JwtOptions = {}): TokenCheck {
   return { kind: 'jwt', options }
 }
 
-/** Asks the issuer about every token that is not remembered. For one issuer. */
+/** Verifies access tokens by asking their issuer about each that is not remembered: pass it to `oauthResource` as `tokens`. For one issuer. */
 export function introspection(options: IntrospectionOptions): TokenCheck {
   assertOptions('introspection', options, INTROSPECTION_OPTIONS)
   const { id, secret } = isRecord(options?.client) ? options.client : {}

@@ -61,7 +61,7 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
   return { kind: 'key-ring', mint, names: keys.map((key) => key.name), find: byId.get.bind(byId) }
 }
 
-/** Reads `name:base64,name2:base64`. */
+/** Reads keys from text in the format of `RONDO_KEYS`: `name:base64,name2:base64`. The first one seals, all of them open. */
 export function parseKeys(text: string): KeyRing {
   const entries = text.split(/[\s,]+/).filter((entry) => entry !== '')
   if (entries.length === 0) throw misuse(`The text contains no key. Write ${KEY_FORM}`)
@@ -77,7 +77,7 @@ function parseKeysOf(origin: string, text: string): KeyRing {
   }
 }
 
-/** A new key as one entry for `RONDO_KEYS`. */
+/** Returns a new random key as one entry for `RONDO_KEYS`: its name, a colon, and 32 bytes in base64. */
 export function generateKey(name: string = randomBytes(4).toString('hex')): string {
   if (!NAME.test(name)) throw misuse(`The name of a key must have 1 to 64 characters of ${NAME_CHARACTERS}`)
   return `${name}:${randomBytes(MIN_SECRET_BYTES).toString('base64')}`
@@ -234,7 +234,7 @@ function keyText({ RONDO_KEYS, RONDO_LOCAL_KEYS, NODE_ENV }: KeyEnv): string | u
   return isBlank(RONDO_KEYS) && NODE_ENV !== 'production' ? RONDO_LOCAL_KEYS : RONDO_KEYS
 }
 
-/** Keys in the text of an environment variable. Default: `RONDO_KEYS`. */
+/** Keys for the option `keys` from the text of an environment variable, by default of `RONDO_KEYS`. */
 export function keysFromEnv(value: string | undefined = keyText(process.env)): KeySource {
   return {
     load() {
@@ -249,7 +249,10 @@ export interface RefreshOptions {
   refreshMs?: number
 }
 
-/** Keys in a file, reloaded every 30 s by default. If the file cannot be read, the error is reported and the last keys stay. */
+/**
+ * Keys for the option `keys` from a file in the format of `RONDO_KEYS`, reloaded every 30 s by default. If the file cannot be read,
+ * the error is reported and the last keys stay.
+ */
 export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOptions = {}): KeySource {
   let last: { text: string; ring: KeyRing } | undefined
   return {
@@ -262,7 +265,7 @@ export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOption
   }
 }
 
-/** Keys from a function that returns a ring, or a text in the format of `RONDO_KEYS`. */
+/** Keys for the option `keys` from a function that returns a ring, or a text in the format of `RONDO_KEYS`. */
 export function keysFromFunction(
   fetchKeys: () => KeyRing | string | Promise<KeyRing | string>,
   { refreshMs }: RefreshOptions = {},

@@ -110,6 +110,7 @@ export interface OnceStore {
   settle(slot: OnceSlot, response: Sealed): Promise<Sealed>
 }
 
+/** Returns a new random epoch, for a store to keep when its database is created and in `renewEpoch`. */
 export function createEpoch(): string {
   return randomBytes(12).toString('base64url')
 }

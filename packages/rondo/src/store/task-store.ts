@@ -233,7 +233,10 @@ export interface HintBus {
   close(): void
 }
 
-/** The `onHint` of a store. Calls `attach` for the first listener, to receive outside hints, and its result after the last. */
+/**
+ * Creates the `onHint` of a store, and `publish` for hints of this process. Calls `attach` for the first listener, to receive
+ * hints of other processes, and its result after the last.
+ */
 export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
   const listeners = new Set<(hint: Hint) => void>()
   let detach: (() => void) | undefined

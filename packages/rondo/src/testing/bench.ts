@@ -74,7 +74,7 @@ const ANYTHING: ClientCapabilities = { elicitation: { form: {}, url: {} }, sampl
 const FOLLOWS = { [TASKS_EXTENSION]: {} }
 
 /**
- * `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools; for an official server,
+ * Creates a bench that calls the tools of a server round by round, without a socket. `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools; for an official server,
  * `(options) => createMcpHandler(build)`, whose `createRondo` gets the options.
  */
 export function createBench<S extends BenchServer = Server>(
@@ -86,7 +86,7 @@ export function createBench<S extends BenchServer = Server>(
 }
 
 /**
- * A bench for a server that a file creates with options of its own. Servers that are created while `load` runs get the
+ * Creates a bench for a server that a file creates with options of its own. Servers that are created while `load` runs get the
  * bench's key, clock, log and callers, and its store if they have one. `load` imports the file and returns its server, as in
  * `async () => (await import(file)).default`. All instances of this bench are that one server.
  */

@@ -7,9 +7,9 @@ import type { ClientCapabilities, InputRequest, InputRequests } from '../protoco
 
 type Refusal = { readonly action: 'decline' | 'cancel' }
 
-/** The user says no. */
+/** The answer of a user who says no to a question. */
 export const decline: Refusal = { action: 'decline' }
-/** The user dismisses the question. */
+/** The answer of a user who dismisses a question. */
 export const cancel: Refusal = { action: 'cancel' }
 
 /** Content to accept with, a refusal, or a function of the question. */

@@ -338,7 +338,7 @@ export interface InputRequired {
   readonly requestState?: string
 }
 
-/** Ends this round by hand: with input requests, with a state of your own, or with both. */
+/** What a handler returns to end a round by hand: with input requests, with a state of its own, or with both. */
 export function inputRequired(needs: {
   inputRequests?: InputRequests
   requestState?: string

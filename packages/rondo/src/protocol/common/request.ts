@@ -288,7 +288,7 @@ const REQUIRED: Readonly<Record<QuestionKind, ClientCapabilities>> = {
   roots: { roots: {} },
 }
 
-/** What kind of question an input request asks. */
+/** Returns what kind of question an input request asks: `form`, `url`, `sampling` or `roots`. */
 export function kindOf(request: InputRequest): QuestionKind {
   if (request.method === 'sampling/createMessage') return 'sampling'
   if (request.method === 'roots/list') return 'roots'

@@ -69,6 +69,7 @@ const OTHERS = {
   client: 'pool',
 }
 
+/** Creates a store in PostgreSQL, for any number of processes on any number of machines. Needs the package `pg`. */
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   assertOptions('createPostgresStore', options, OPTIONS, OTHERS)
   const {
