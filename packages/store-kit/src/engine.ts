@@ -1,5 +1,6 @@
 /** What every engine must do, by a real clock: turns, answers, takeovers, cancellation, watching. */
 
+import assert from 'node:assert/strict'
 import type {
   EngineEvent,
   RunTurn,
@@ -13,12 +14,13 @@ import {
   afterEach,
   alice,
   answers,
+  assertEqual,
+  assertMatch,
   beforeEach,
   bob,
   type ContractEngineOptions,
   type EngineHarness,
   type EngineSite,
-  expect,
   inputs,
   it,
   newTask,
@@ -81,20 +83,20 @@ export function describeEngineContract(harness: EngineHarness): void {
       await engine.create(task)
       await until('the hold', () => turns.includes('hold'))
       // Listing does not name a task.
-      expect(await engine.list(alice, { limit: 10 })).toMatchObject([{ status: 'working', known: false }])
+      assertMatch(await engine.list(alice, { limit: 10 }), [{ status: 'working', known: false }])
       await engine.get(task.id, bob)
-      expect(await engine.list(alice, { limit: 10 })).toMatchObject([{ status: 'working', known: false }])
-      expect(held).toBe(1)
+      assertMatch(await engine.list(alice, { limit: 10 }), [{ status: 'working', known: false }])
+      assert.equal(held, 1)
       if (contact === 'get') await engine.get(task.id, alice)
       if (contact === 'deliver') await engine.deliver(task.id, alice, answers({ nothing: 'x' }))
       if (contact === 'watch') {
         const seen = await new Promise<string | undefined>((resolve) => {
           void engine.watch([task.id], alice, (_, view) => view?.result && resolve(view.result))
         })
-        expect(seen).toBe('a step')
+        assert.equal(seen, 'a step')
       }
-      expect(await ended(engine, task.id)).toMatchObject({ status: 'completed', result: 'a step' })
-      expect(held).toBe(1)
+      assertMatch(await ended(engine, task.id), { status: 'completed', result: 'a step' })
+      assert.equal(held, 1)
     })
   }
 
@@ -113,8 +115,8 @@ export function describeEngineContract(harness: EngineHarness): void {
     const cancelled = await engine.create(newTask({ known: false }))
     await engine.cancel(cancelled.id, alice)
     await until('the others to be deleted', async () => (await idsOf()).length <= 2)
-    expect(new Set(await idsOf())).toEqual(new Set([ids[3], cancelled.id]))
-    expect(await idsOf(bob)).toEqual([foreign.id])
+    assertEqual(new Set(await idsOf()), new Set([ids[3], cancelled.id]))
+    assertEqual(await idsOf(bob), [foreign.id])
   })
 
   it('G3 G4 brings answers and events to a turn that runs on, from any instance', async () => {
@@ -135,10 +137,10 @@ export function describeEngineContract(harness: EngineHarness): void {
     const { id } = await engine.create(newTask())
     const other = engineOn()
     const { inputs: shown } = await waits(other, id)
-    expect(shown).toEqual(new Map([['name', 'who?']]))
+    assertEqual(shown, new Map([['name', 'who?']]))
     await other.deliver(id, alice, answers({ name: 'Ann' }))
     await until('the event', async () => (await other.deliverHook(id, alice, 'paid', 'yes')) === 'accepted')
-    expect(await ended(other, id)).toMatchObject({ result: 'name: Ann,paid: yes' })
+    assertMatch(await ended(other, id), { result: 'name: Ann,paid: yes' })
   })
 
   it('G4 is due again at once if a turn parks that did not take an answer', async () => {
@@ -162,17 +164,17 @@ export function describeEngineContract(harness: EngineHarness): void {
     const { id } = await engine.create(newTask())
     await waits(other, id)
     await other.deliver(id, alice, answers({ name: 'Ann' }))
-    expect(await ended(other, id)).toMatchObject({ result: 'Ann' })
-    expect(refused).toBeGreaterThan(0)
+    assertMatch(await ended(other, id), { result: 'Ann' })
+    assert.ok(refused > 0)
   })
 
   it('D5 runs a task, parks it at a question, and continues where it stopped', async () => {
     const engine = engineOn()
     await serve(engine, greet)
     const { id } = await engine.create(newTask())
-    expect((await waits(engine, id)).inputs).toEqual(inputs('name'))
-    expect(await engine.deliver(id, alice, answers({ name: 'Ada' }))).toBe('resumed')
-    expect(await ended(engine, id)).toMatchObject({ status: 'completed', result: 'hello Ada' })
+    assertEqual((await waits(engine, id)).inputs, inputs('name'))
+    assert.equal(await engine.deliver(id, alice, answers({ name: 'Ada' })), 'resumed')
+    assertMatch(await ended(engine, id), { status: 'completed', result: 'hello Ada' })
   })
 
   it('G1 lets a task live for as long as it waits', async () => {
@@ -180,8 +182,8 @@ export function describeEngineContract(harness: EngineHarness): void {
     const liveUntil = Date.now() + 90 * 86_400_000
     await serve(engine, async () => ({ kind: 'park', inputs: inputs('name'), liveUntil }))
     const { id, expiresAt } = await engine.create(newTask())
-    expect(expiresAt).toBeLessThan(liveUntil)
-    expect(await waits(engine, id)).toMatchObject({ expiresAt: liveUntil })
+    assert.ok(expiresAt < liveUntil)
+    assertMatch(await waits(engine, id), { expiresAt: liveUntil })
   })
 
   it('finishes tasks whose answers arrive as soon as the question is visible', async () => {
@@ -193,7 +195,7 @@ export function describeEngineContract(harness: EngineHarness): void {
         await engine.create(task)
         await waits(engine, task.id)
         await engine.deliver(task.id, alice, answers({ name: task.id }))
-        expect((await ended(engine, task.id)).result).toBe(`hello ${task.id}`)
+        assert.equal((await ended(engine, task.id)).result, `hello ${task.id}`)
       }),
     )
   })
@@ -209,8 +211,8 @@ export function describeEngineContract(harness: EngineHarness): void {
       await turn.record('v2')
       return complete(`v2 ${turn.journal.join()} ${turn.answers.get('name')}`)
     })
-    expect(await after.deliver(id, alice, answers({ name: 'Ada' }))).toBe('resumed')
-    expect((await ended(after, id)).result).toBe('v2 looked up Ada')
+    assert.equal(await after.deliver(id, alice, answers({ name: 'Ada' })), 'resumed')
+    assert.equal((await ended(after, id)).result, 'v2 looked up Ada')
   })
 
   if (harness.vanishes) {
@@ -224,8 +226,8 @@ export function describeEngineContract(harness: EngineHarness): void {
         seen.push(turn.journal)
         return complete(`failures ${turn.task.failures}`)
       })
-      expect((await ended(engine, id)).result).toBe('failures 1')
-      expect(seen).toEqual([['looked up']])
+      assert.equal((await ended(engine, id)).result, 'failures 1')
+      assertEqual(seen, [['looked up']])
     })
   }
 
@@ -239,11 +241,11 @@ export function describeEngineContract(harness: EngineHarness): void {
       })
     })
     const { id } = await engine.create(newTask())
-    await until('the turn', () => turn)
-    expect(await engineOn().cancel(id, alice)).toBe('cancelled')
-    await until('the signal', () => turn?.signal.aborted)
-    await expect(turn?.record('too late')).rejects.toMatchObject({ code: 'STORE_LEASE_LOST' })
-    expect((await engine.get(id, alice))?.status).toBe('cancelled')
+    const running = await until('the turn', () => turn)
+    assert.equal(await engineOn().cancel(id, alice), 'cancelled')
+    await until('the signal', () => running.signal.aborted)
+    await assert.rejects(running.record('too late'), { code: 'STORE_LEASE_LOST' })
+    assert.equal((await engine.get(id, alice))?.status, 'cancelled')
   })
 
   it('fails a task whose turns always throw, without revealing why', async () => {
@@ -255,11 +257,12 @@ export function describeEngineContract(harness: EngineHarness): void {
       throw new Error('always')
     })
     const { id } = await engine.create(newTask())
-    expect(await ended(engine, id)).toMatchObject({ status: 'failed', error: undefined })
-    expect(turns).toBe(3)
-    expect(events.filter(({ kind }) => kind === 'gave-up')).toMatchObject([
-      { kind: 'gave-up', id, failures: 3 },
-    ])
+    assertMatch(await ended(engine, id), { status: 'failed', error: undefined })
+    assert.equal(turns, 3)
+    assertMatch(
+      events.filter(({ kind }) => kind === 'gave-up'),
+      [{ kind: 'gave-up', id, failures: 3 }],
+    )
   })
 
   it('two workers share the tasks', async () => {
@@ -282,8 +285,8 @@ export function describeEngineContract(harness: EngineHarness): void {
     const [engine] = engines as [TaskEngine]
     await Promise.all(tasks.map((task) => engine.create(task)))
     await Promise.all(tasks.map(({ id }) => ended(engine, id)))
-    expect((counts[0] ?? 0) + (counts[1] ?? 0)).toBe(80)
-    expect(Math.min(...counts)).toBeGreaterThan(8)
+    assert.equal((counts[0] ?? 0) + (counts[1] ?? 0), 80)
+    assert.ok(Math.min(...counts) > 8)
   })
 
   it('releases tasks on stop: another worker continues at once, and no failure is counted', async () => {
@@ -299,7 +302,7 @@ export function describeEngineContract(harness: EngineHarness): void {
     await until('the turn', () => running)
     await serve(second, async ({ journal, task }) => complete(`${journal.join()} ${task.failures}`))
     await serving.stop()
-    expect((await ended(second, id)).result).toBe('half 0')
+    assert.equal((await ended(second, id)).result, 'half 0')
   })
 
   it('releases the task of a turn that does not end in time', async () => {
@@ -317,9 +320,9 @@ export function describeEngineContract(harness: EngineHarness): void {
     const { id } = await engine.create(newTask())
     await until('the turn', () => began)
     await serving.stop()
-    expect(reason).toMatchObject({ code: 'STORE_LEASE_LOST' })
+    assertMatch(reason, { code: 'STORE_LEASE_LOST' })
     await serve(engine, async ({ task }) => complete(`failures ${task.failures}`))
-    expect((await ended(engine, id)).result).toBe('failures 0')
+    assert.equal((await ended(engine, id)).result, 'failures 0')
   })
 
   it('E4 watchers in other processes see every status in order, including the last', async () => {
@@ -334,8 +337,11 @@ export function describeEngineContract(harness: EngineHarness): void {
     await until('the end', () => seen.some(({ status }) => status === 'completed'))
     stop()
     const revisions = seen.map(({ revision }) => revision)
-    expect(revisions).toEqual([...new Set(revisions)].sort((a, b) => a - b))
-    expect(seen.at(-1)).toMatchObject({ status: 'completed', result: 'hello Ada' })
+    assertEqual(
+      revisions,
+      [...new Set(revisions)].sort((a, b) => a - b),
+    )
+    assertMatch(seen.at(-1), { status: 'completed', result: 'hello Ada' })
   })
 
   it('E6 a watcher sees nothing of a task of another owner', async () => {
@@ -343,6 +349,6 @@ export function describeEngineContract(harness: EngineHarness): void {
     const { id } = await engine.create(newTask())
     const seen: unknown[] = []
     await engine.watch([id], { ...alice, principal: 'bob' }, (_, view) => seen.push(view))
-    expect(seen).toEqual([undefined])
+    assertEqual(seen, [undefined])
   })
 }

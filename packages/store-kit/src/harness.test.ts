@@ -1,4 +1,4 @@
-/** The cases of a contract as data, and their `expect`: a contract whose checks cannot fail would accept every store. */
+/** The cases of a contract as data, and their checks: a contract whose checks cannot fail would accept every store. */
 
 import { AssertionError } from 'node:assert'
 import { describe, expect, it } from 'vitest'
@@ -14,7 +14,7 @@ describe('cases', () => {
     suite.describe('part', () => {
       suite.beforeEach(() => log.push('prepare'))
       suite.afterEach(() => log.push('tidy'))
-      suite.it('fails', () => suite.expect(1, 'here').toBe(2))
+      suite.it('fails', () => suite.assertEqual(1, 2, 'here'))
     })
   })
   const run = async (at: number) => {
@@ -32,7 +32,7 @@ describe('cases', () => {
     const failed = await run(1)
     expect(failed.log).toEqual(['open 1', 'prepare', 'tidy', 'close'])
     expect(failed.error).toBeInstanceOf(AssertionError)
-    expect(failed.error).toMatchObject({ actual: 1, expected: 2, message: 'here: expected 1 to be 2' })
+    expect(failed.error).toMatchObject({ actual: 1, expected: 2, message: expect.stringMatching(/^here: /) })
   })
 
   it('J3 share no variables, however often and in whichever order they run', async () => {
@@ -52,7 +52,7 @@ describe('cases', () => {
   })
 })
 
-describe('expect', () => {
+describe('checks', () => {
   const different: [unknown, unknown][] = [
     [1, 2],
     [0, '0'],
@@ -70,43 +70,32 @@ describe('expect', () => {
     [new Map(), {}],
     [new Set(['a']), new Set(['b'])],
     [new Set(), new Map()],
+    [new Uint8Array([1]), new Uint8Array([2])],
+    [new Date(1), new Date(2)],
     [{ deep: [{ a: new Map([['k', { v: 1 }]]) }] }, { deep: [{ a: new Map([['k', { v: 2 }]]) }] }],
   ]
 
-  it.each(different)('tells %j and %j apart', (a, b) => {
-    expect(() => suite.expect(a).toEqual(b)).toThrow(AssertionError)
-    expect(() => suite.expect(b).toEqual(a)).toThrow(AssertionError)
-    suite.expect(a).not.toEqual(b)
-    suite.expect(structuredClone(a)).toEqual(a)
-    expect(() => suite.expect(structuredClone(a)).not.toEqual(a)).toThrow(AssertionError)
+  it.each(different)('assertEqual tells %j and %j apart', (a, b) => {
+    expect(() => suite.assertEqual(a, b)).toThrow(AssertionError)
+    expect(() => suite.assertEqual(b, a)).toThrow(AssertionError)
+    suite.assertEqual(structuredClone(a), a)
   })
 
-  it('matches a part of an object, but no other object, and no other list', () => {
-    suite.expect({ a: 1, b: { c: [{ d: 1, e: 2 }] } }).toMatchObject({ b: { c: [{ d: 1 }] } })
+  it('assertEqual ignores prototypes, and properties that are undefined', () => {
+    suite.assertEqual(Object.assign(Object.create(null), { a: [{ b: 1 }] }), { a: [{ b: 1, c: undefined }] })
+    suite.assertEqual(Buffer.from('a'), new Uint8Array([97]))
+  })
+
+  it('assertMatch accepts a part of an object, but no other object, and no other list', () => {
+    suite.assertMatch({ a: 1, b: { c: [{ d: 1, e: 2 }] } }, { b: { c: [{ d: 1 }] } })
     for (const [actual, wanted] of [
       [{ a: 1 }, { a: 2 }],
       [{ a: 1 }, { b: undefined, a: undefined }],
       [undefined, {}],
       [[1, 2], [1]],
+      [[1], [1, 2]],
       [{ a: new Map([['k', 1]]) }, { a: new Map() }],
     ])
-      expect(() => suite.expect(actual).toMatchObject(wanted)).toThrow(AssertionError)
-  })
-
-  it('fails where a check does not hold', async () => {
-    const fails: (() => unknown)[] = [
-      () => suite.expect(Number.NaN).toBe(0),
-      () => suite.expect(null).toBeUndefined(),
-      () => suite.expect(['a']).toContain('b'),
-      () => suite.expect(['a']).not.toContain('a'),
-      () => suite.expect(['a']).toHaveLength(2),
-      () => suite.expect(1).toBeGreaterThan(1),
-      () => suite.expect(1).toBeLessThan(1),
-      () => suite.expect(Promise.resolve()).rejects.toThrow(),
-      () => suite.expect(Promise.reject(new Error('one'))).rejects.toThrow('two'),
-      () => suite.expect(Promise.reject(new Error('one'))).rejects.toMatchObject({ code: 'X' }),
-    ]
-    for (const check of fails) await expect((async () => check())()).rejects.toBeInstanceOf(AssertionError)
-    await suite.expect(Promise.reject(new Error('one'))).rejects.toThrow('on')
+      expect(() => suite.assertMatch(actual, wanted)).toThrow(AssertionError)
   })
 })

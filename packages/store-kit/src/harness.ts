@@ -1,15 +1,14 @@
 /**
  * What the contract needs of the one who wrote a store or an engine, and what its cases share: setup, helpers, random numbers,
- * and cases as data, so that any test runner can run them, or none: `describe`, `it` and `expect` of a runner's kind, which
- * collect cases instead of running them.
+ * and cases as data, so that any test runner can run them, or none: `describe` and `it` of a runner's kind, which collect
+ * cases instead of running them. They check with `node:assert`.
  *
  * suite 1: a case shares nothing with any other. Each run declares its suite again and so has variables of its own, which
  *          lets cases run in any order and at the same time.
  * suite 2: `afterEach` runs whether or not the case failed, and a failure of the case is the one that is reported.
  */
 
-import { AssertionError } from 'node:assert'
-import { inspect } from 'node:util'
+import assert from 'node:assert/strict'
 import { createTaskId } from 'rondo/internal'
 import type { EngineEvent, Lease, NewTask, Store, TaskEngine, TaskOwner } from 'rondo/store'
 
@@ -240,107 +239,43 @@ export function afterEach(step: Step): void {
   current().after.push(step)
 }
 
-export interface Expectation {
-  toBe(expected: unknown): void
-  /** Deeply equal; properties that are undefined count as absent. */
-  toEqual(expected: unknown): void
-  /** Every property of `expected` is equal; there may be others. */
-  toMatchObject(expected: unknown): void
-  toBeUndefined(): void
-  toContain(expected: unknown): void
-  toHaveLength(expected: number): void
-  toBeGreaterThan(expected: number): void
-  toBeLessThan(expected: number): void
-}
-
-export interface Expect extends Expectation {
-  readonly not: Expectation
-  readonly rejects: {
-    toThrow(message?: string): Promise<void>
-    toMatchObject(expected: unknown): Promise<void>
-  }
-}
-
-export function expect(actual: unknown, context = ''): Expect {
-  return {
-    ...expectation(actual, context, true),
-    not: expectation(actual, context, false),
-    rejects: {
-      async toThrow(message = '') {
-        const error = await rejection(actual, context)
-        expectation(error instanceof Error ? error.message : '', context, true).toContain(message)
-      },
-      toMatchObject: async (expected) =>
-        expectation(await rejection(actual, context), context, true).toMatchObject(expected),
-    },
-  }
-}
-
-function expectation(actual: unknown, context: string, wanted: boolean): Expectation {
-  const check = (holds: boolean, operator: string, expected: unknown) => {
-    if (holds === wanted) return
-    const verb = `${wanted ? '' : 'not '}${operator}`
-    const message = `${context === '' ? '' : `${context}: `}expected ${show(actual)} ${verb} ${show(expected)}`
-    throw new AssertionError({ message, actual, expected, operator: verb })
-  }
-  return {
-    toBe: (expected) => check(Object.is(actual, expected), 'to be', expected),
-    toEqual: (expected) => check(equals(actual, expected), 'to equal', expected),
-    toMatchObject: (expected) => check(matches(actual, expected), 'to match', expected),
-    toBeUndefined: () => check(actual === undefined, 'to be', undefined),
-    toContain: (expected) =>
-      check((actual as { includes(part: unknown): boolean }).includes(expected), 'to contain', expected),
-    toHaveLength: (expected) =>
-      check((actual as { length: number }).length === expected, 'to have the length', expected),
-    toBeGreaterThan: (expected) => check((actual as number) > expected, 'to be greater than', expected),
-    toBeLessThan: (expected) => check((actual as number) < expected, 'to be less than', expected),
-  }
-}
-
-async function rejection(promise: unknown, context: string): Promise<unknown> {
-  let value: unknown
+/** Deeply equal, whatever the prototypes: a property that is undefined counts as absent. */
+export function assertEqual(actual: unknown, expected: unknown, context?: string): void {
   try {
-    value = await promise
+    assert.deepEqual(comparable(actual), comparable(expected))
   } catch (error) {
-    return error
+    if (context !== undefined && error instanceof Error) error.message = `${context}: ${error.message}`
+    throw error
   }
-  throw new AssertionError({ message: `${context}expected a rejection, got ${show(value)}`, actual: value })
 }
 
-const show = (value: unknown): string => inspect(value, { depth: 6, breakLength: 120, maxStringLength: 300 })
+/** Every property of `expected` is equal; there may be others. Lists have the same length. */
+export function assertMatch(actual: unknown, expected: unknown): void {
+  assertEqual(namedIn(expected, actual), expected)
+}
 
 type Fields = Readonly<Record<string, unknown>>
 
 const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
+  typeof value === 'object' &&
+  value !== null &&
+  ![Array, Map, Set, Uint8Array, Date].some((kind) => value instanceof kind)
 
-function equals(a: unknown, b: unknown): boolean {
-  if (Object.is(a, b)) return true
-  if (Array.isArray(a) && Array.isArray(b)) {
-    return a.length === b.length && a.every((one, i) => equals(one, b[i]))
-  }
-  if (a instanceof Map && b instanceof Map) {
-    return a.size === b.size && [...a].every(([key, value]) => b.has(key) && equals(value, b.get(key)))
-  }
-  if (a instanceof Set && b instanceof Set) return a.size === b.size && [...a].every((one) => b.has(one))
-  if (!isFields(a) || !isFields(b) || kindOf(a) !== kindOf(b)) return false
-  return [...new Set([...Object.keys(a), ...Object.keys(b)])].every((key) => equals(a[key], b[key]))
+function comparable(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(comparable)
+  if (value instanceof Map) return new Map([...value].map(([key, one]) => [key, comparable(one)]))
+  if (value instanceof Uint8Array) return new Uint8Array(value)
+  if (!isFields(value)) return value
+  const present = Object.entries(value).filter(([, one]) => one !== undefined)
+  return Object.fromEntries(present.map(([key, one]) => [key, comparable(one)]))
 }
 
-const kindOf = (value: object): unknown =>
-  value instanceof Map || value instanceof Set ? value.constructor : Object
-
-function matches(actual: unknown, expected: unknown): boolean {
-  if (Array.isArray(expected)) {
-    return (
-      Array.isArray(actual) &&
-      actual.length === expected.length &&
-      expected.every((one, i) => matches(actual[i], one))
-    )
-  }
-  if (!isFields(expected) || expected instanceof Map || expected instanceof Set)
-    return equals(actual, expected)
-  return isFields(actual) && Object.keys(expected).every((key) => matches(actual[key], expected[key]))
+/** What `expected` names of `actual`. */
+function namedIn(expected: unknown, actual: unknown): unknown {
+  if (Array.isArray(expected) && Array.isArray(actual))
+    return actual.map((one, i) => namedIn(expected[i], one))
+  if (!isFields(expected) || !isFields(actual)) return actual
+  return Object.fromEntries(Object.entries(expected).map(([key, one]) => [key, namedIn(one, actual[key])]))
 }
 
 /** Random numbers from a seed, for tests that print it and can be repeated. Not for secrets. */

@@ -1,16 +1,18 @@
 /** What the owner of a task may rely on, on every database, and what an operator may: counts, lists without content. */
 
+import assert from 'node:assert/strict'
 import { createTaskId, openSlots } from 'rondo/internal'
 import type { Store, TaskQuery } from 'rondo/store'
 import {
   alice,
   answers,
+  assertEqual,
+  assertMatch,
   bob,
   type ContractTime,
   claimNew,
   describe,
   eachCase,
-  expect,
   inputs,
   it,
   newTask,
@@ -27,7 +29,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
 
   const park = async (...keys: string[]) => {
     const { fence } = await claimNew(store)
-    expect(await store.tasks.park(fence, openSlots([], inputs(...keys)))).toBe(true)
+    assert.equal(await store.tasks.park(fence, openSlots([], inputs(...keys))), true)
     return fence.id
   }
 
@@ -36,8 +38,8 @@ export function describeOwnerContract(harness: StoreHarness): void {
       const task = newTask({ message: 'begun', pollMs: 700 })
       const creation = await store.tasks.create(task, 10)
       const view = await other.tasks.get(task.id, alice)
-      expect(creation).toEqual({ kind: 'created', view })
-      expect(view).toEqual({
+      assertEqual(creation, { kind: 'created', view })
+      assertEqual(view, {
         id: task.id,
         status: 'working',
         message: 'begun',
@@ -56,10 +58,10 @@ export function describeOwnerContract(harness: StoreHarness): void {
     it('returns the same task for the same id, and refuses the id of another owner', async () => {
       const task = newTask()
       const first = await store.tasks.create(task, 10)
-      expect(await other.tasks.create({ ...task, head: 'another' }, 10)).toEqual(first)
-      expect(await other.tasks.create({ ...task, owner: bob }, 10)).toEqual({ kind: 'conflict' })
+      assertEqual(await other.tasks.create({ ...task, head: 'another' }, 10), first)
+      assertEqual(await other.tasks.create({ ...task, owner: bob }, 10), { kind: 'conflict' })
       const [lease] = await store.tasks.claim('w', 1000, 10)
-      expect(lease?.task.head).toBe('head')
+      assert.equal(lease?.task.head, 'head')
     })
 
     it('E6 T17 shows unknown, foreign and expired tasks alike', async () => {
@@ -71,30 +73,30 @@ export function describeOwnerContract(harness: StoreHarness): void {
         { tenant: 'alice', principal: 'tracker' },
       ]
       for (const owner of strangers) {
-        expect(await store.tasks.get(id, owner)).toBeUndefined()
-        expect(await store.tasks.deliver(id, owner, given)).toMatchObject({ kind: 'unknown' })
-        expect(await store.tasks.cancel(id, owner)).toBe('unknown')
+        assert.equal(await store.tasks.get(id, owner), undefined)
+        assertMatch(await store.tasks.deliver(id, owner, given), { kind: 'unknown' })
+        assert.equal(await store.tasks.cancel(id, owner), 'unknown')
       }
-      expect(await store.tasks.get(createTaskId(), alice)).toBeUndefined()
-      expect((await store.tasks.get(id, alice))?.status).toBe('input_required')
+      assert.equal(await store.tasks.get(createTaskId(), alice), undefined)
+      assert.equal((await store.tasks.get(id, alice))?.status, 'input_required')
       now.pass(3_600_000)
-      expect(await store.tasks.get(id, alice)).toBeUndefined()
-      expect(await store.tasks.deliver(id, alice, given)).toMatchObject({ kind: 'unknown' })
-      expect(await store.tasks.cancel(id, alice)).toBe('unknown')
-      expect(await store.tasks.revisions([id])).toEqual(new Map())
+      assert.equal(await store.tasks.get(id, alice), undefined)
+      assertMatch(await store.tasks.deliver(id, alice, given), { kind: 'unknown' })
+      assert.equal(await store.tasks.cancel(id, alice), 'unknown')
+      assertEqual(await store.tasks.revisions([id]), new Map())
     })
 
     it('T18 limits the open tasks of one owner without affecting others', async () => {
       const first = newTask()
       await store.tasks.create(first, 2)
       await store.tasks.create(newTask({ ttlMs: 1000 }), 2)
-      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
-      expect((await store.tasks.create(newTask({ owner: bob }), 2)).kind).toBe('created')
+      assertEqual(await store.tasks.create(newTask(), 2), { kind: 'limit' })
+      assert.equal((await store.tasks.create(newTask({ owner: bob }), 2)).kind, 'created')
       await store.tasks.cancel(first.id, alice)
-      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
-      expect(await store.tasks.create(newTask(), 2)).toEqual({ kind: 'limit' })
+      assert.equal((await store.tasks.create(newTask(), 2)).kind, 'created')
+      assertEqual(await store.tasks.create(newTask(), 2), { kind: 'limit' })
       now.pass(1000)
-      expect((await store.tasks.create(newTask(), 2)).kind).toBe('created')
+      assert.equal((await store.tasks.create(newTask(), 2)).kind, 'created')
     })
 
     it('T18 enforces the limit if many tasks are created at once', async () => {
@@ -102,7 +104,7 @@ export function describeOwnerContract(harness: StoreHarness): void {
         Array.from({ length: 60 }, (_, i) => (i % 2 ? store : other).tasks.create(newTask(), 5)),
       )
       const created = creations.filter(({ kind }) => kind === 'created').length
-      expect(created).toBe(5)
+      assert.equal(created, 5)
     })
 
     it('stores any text unchanged', async () => {
@@ -112,27 +114,30 @@ export function describeOwnerContract(harness: StoreHarness): void {
       const requests = new Map(odd.map((key) => [key, `for ${key}`]))
       await store.tasks.park(fence, openSlots([], requests))
       const view = await other.tasks.get(fence.id, alice)
-      expect([...(view?.inputs ?? [])]).toEqual([...requests])
+      assertEqual([...(view?.inputs ?? [])], [...requests])
       await other.tasks.deliver(fence.id, alice, new Map(odd.map((key) => [key, `re ${key}`])))
       const [lease] = await store.tasks.claim('w', 1000, 1)
-      expect(lease?.journal).toEqual(odd)
-      expect(lease?.task.head).toBe(odd.join())
-      expect(lease?.slots).toEqual(odd.map((key) => ({ kind: 'answered', key, answer: `re ${key}` })))
+      assertEqual(lease?.journal, odd)
+      assert.equal(lease?.task.head, odd.join())
+      assertEqual(
+        lease?.slots,
+        odd.map((key) => ({ kind: 'answered', key, answer: `re ${key}` })),
+      )
     })
   })
 
   describe('answers', () => {
     it('D6 E3 accepts partial answers, and shows only the keys that are still open', async () => {
       const id = await park('a', 'b')
-      expect(await other.tasks.deliver(id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'partial' })
+      assertMatch(await other.tasks.deliver(id, alice, answers({ a: '1' })), { kind: 'partial' })
       const view = await store.tasks.get(id, alice)
-      expect(view?.status).toBe('input_required')
-      expect(view?.inputs).toEqual(inputs('b'))
-      expect(await store.tasks.claim('w', 1000, 10)).toEqual([])
-      expect(await store.tasks.deliver(id, alice, answers({ b: '2' }))).toMatchObject({ kind: 'resumed' })
-      expect((await store.tasks.get(id, alice))?.status).toBe('working')
+      assert.equal(view?.status, 'input_required')
+      assertEqual(view?.inputs, inputs('b'))
+      assertEqual(await store.tasks.claim('w', 1000, 10), [])
+      assertMatch(await store.tasks.deliver(id, alice, answers({ b: '2' })), { kind: 'resumed' })
+      assert.equal((await store.tasks.get(id, alice))?.status, 'working')
       const [lease] = await other.tasks.claim('w', 1000, 10)
-      expect(lease?.slots).toEqual([
+      assertEqual(lease?.slots, [
         { kind: 'answered', key: 'a', answer: '1' },
         { kind: 'answered', key: 'b', answer: '2' },
       ])
@@ -140,26 +145,29 @@ export function describeOwnerContract(harness: StoreHarness): void {
 
     it('E3 ignores unknown keys, and keeps the first answer to each key', async () => {
       const id = await park('a', 'b')
-      expect(await store.tasks.deliver(id, alice, answers({ c: 'x', constructor: 'y' }))).toMatchObject({
+      assertMatch(await store.tasks.deliver(id, alice, answers({ c: 'x', constructor: 'y' })), {
         kind: 'partial',
       })
-      expect((await store.tasks.get(id, alice))?.revision).toBe(2)
+      assert.equal((await store.tasks.get(id, alice))?.revision, 2)
       await store.tasks.deliver(id, alice, answers({ a: 'first', c: 'x' }))
-      expect(await other.tasks.deliver(id, alice, answers({ a: 'second' }))).toMatchObject({
+      assertMatch(await other.tasks.deliver(id, alice, answers({ a: 'second' })), {
         kind: 'partial',
       })
       await store.tasks.deliver(id, alice, answers({ a: 'third', b: 'only' }))
       const [lease] = await store.tasks.claim('w', 1000, 1)
-      expect(lease?.slots.map((slot) => slot.kind === 'answered' && slot.answer)).toEqual(['first', 'only'])
-      expect(await store.tasks.deliver(id, alice, answers({ a: 'late' }))).toMatchObject({ kind: 'idle' })
+      assertEqual(
+        lease?.slots.map((slot) => slot.kind === 'answered' && slot.answer),
+        ['first', 'only'],
+      )
+      assertMatch(await store.tasks.deliver(id, alice, answers({ a: 'late' })), { kind: 'idle' })
     })
 
     it('ignores answers to a task that does not wait', async () => {
       const { fence } = await claimNew(store)
-      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
+      assertMatch(await store.tasks.deliver(fence.id, alice, answers({ a: '1' })), { kind: 'idle' })
       await store.tasks.settle(fence, { kind: 'complete', result: 'r' })
-      expect(await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
-      expect((await store.tasks.get(fence.id, alice))?.result).toBe('r')
+      assertMatch(await store.tasks.deliver(fence.id, alice, answers({ a: '1' })), { kind: 'idle' })
+      assert.equal((await store.tasks.get(fence.id, alice))?.result, 'r')
     })
   })
 
@@ -180,63 +188,63 @@ export function describeOwnerContract(harness: StoreHarness): void {
       now.pass(1)
       await store.tasks.cancel(cancelled.id, alice)
       const limits = { count: 2, bytes: unlimited }
-      expect(await store.tasks.trim(alice, limits)).toBe(2)
-      expect(await idsOf()).toEqual([cancelled.id, ids[2]])
-      expect(await other.tasks.get(ids[0] ?? '', alice)).toBeUndefined()
-      expect(await store.tasks.trim(alice, limits)).toBe(0)
+      assert.equal(await store.tasks.trim(alice, limits), 2)
+      assertEqual(await idsOf(), [cancelled.id, ids[2]])
+      assert.equal(await other.tasks.get(ids[0] ?? '', alice), undefined)
+      assert.equal(await store.tasks.trim(alice, limits), 0)
     })
 
     it('T18 are trimmed to a size, and the last one is kept whatever its size', async () => {
       const large = 'x'.repeat(10_000)
       const ids = [await end(), await end(large), await end(large), await end(large)]
-      expect(await store.tasks.trim(alice, { count: 10, bytes: 25_000 })).toBe(2)
-      expect(await idsOf()).toEqual([ids[3], ids[2]])
-      expect(await store.tasks.trim(alice, { count: 10, bytes: 100 })).toBe(1)
-      expect(await other.tasks.get(ids[3] ?? '', alice)).toMatchObject({ result: large })
+      assert.equal(await store.tasks.trim(alice, { count: 10, bytes: 25_000 }), 2)
+      assertEqual(await idsOf(), [ids[3], ids[2]])
+      assert.equal(await store.tasks.trim(alice, { count: 10, bytes: 100 }), 1)
+      assertMatch(await other.tasks.get(ids[3] ?? '', alice), { result: large })
     })
 
     it('T18 are trimmed for one owner, without its open tasks and those of others', async () => {
       const open = await park('name')
       const foreign = [await end('r', bob), await end('r', bob)]
       const ids = [await end(), await end()]
-      expect(await store.tasks.trim(alice, { count: 1, bytes: unlimited })).toBe(1)
-      expect(new Set(await idsOf())).toEqual(new Set([open, ids[1]]))
-      expect(new Set(await idsOf(bob))).toEqual(new Set(foreign))
+      assert.equal(await store.tasks.trim(alice, { count: 1, bytes: unlimited }), 1)
+      assertEqual(new Set(await idsOf()), new Set([open, ids[1]]))
+      assertEqual(new Set(await idsOf(bob)), new Set(foreign))
     })
   })
 
   describe('endings', () => {
     it('D8 cancels a waiting or a running task, and none twice', async () => {
       const id = await park('a')
-      expect(await other.tasks.cancel(id, alice)).toBe('cancelled')
-      expect(await store.tasks.cancel(id, alice)).toBe('ended')
-      expect(await store.tasks.deliver(id, alice, answers({ a: '1' }))).toMatchObject({ kind: 'idle' })
+      assert.equal(await other.tasks.cancel(id, alice), 'cancelled')
+      assert.equal(await store.tasks.cancel(id, alice), 'ended')
+      assertMatch(await store.tasks.deliver(id, alice, answers({ a: '1' })), { kind: 'idle' })
       const view = await store.tasks.get(id, alice)
-      expect([view?.status, view?.inputs.size]).toEqual(['cancelled', 0])
+      assertEqual([view?.status, view?.inputs.size], ['cancelled', 0])
       const { fence } = await claimNew(store)
-      expect(await store.tasks.cancel(fence.id, alice)).toBe('cancelled')
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'late' })).toBe(false)
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'cancelled', result: undefined })
+      assert.equal(await store.tasks.cancel(fence.id, alice), 'cancelled')
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'late' }), false)
+      assertMatch(await store.tasks.get(fence.id, alice), { status: 'cancelled', result: undefined })
     })
 
     it('P15 increments the revision with every visible change, and with no other', async () => {
       const { fence } = await claimNew(store)
       const revision = async () => (await other.tasks.revisions([fence.id])).get(fence.id)
-      expect(await revision()).toBe(1)
+      assert.equal(await revision(), 1)
       await store.tasks.append(fence, 0, ['entry'])
       await store.tasks.renew([fence], 20_000)
-      expect(await revision()).toBe(1)
+      assert.equal(await revision(), 1)
       now.pass(5)
       await store.tasks.status(fence, 'half way')
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({
+      assertMatch(await store.tasks.get(fence.id, alice), {
         revision: 2,
         message: 'half way',
         updatedAt: now(),
       })
       await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
-      expect(await revision()).toBe(3)
+      assert.equal(await revision(), 3)
       await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))
-      expect(await revision()).toBe(4)
+      assert.equal(await revision(), 4)
     })
   })
 }
@@ -255,7 +263,7 @@ export function describeOperatorContract(harness: StoreHarness): void {
     await store.tasks.create(newTask(), 10)
     now.pass(700)
     await store.tasks.create(newTask(), 10)
-    expect(await store.tasks.stats()).toEqual({ due: 2, oldestDueMs: 700, running: 1, parked: 1 })
+    assertEqual(await store.tasks.stats(), { due: 2, oldestDueMs: 700, running: 1, parked: 1 })
   })
 
   it('lists tasks newest first, page by page, without sealed values', async () => {
@@ -266,9 +274,9 @@ export function describeOperatorContract(harness: StoreHarness): void {
     const rest = [newTask({ head: secret }), newTask({ head: secret })]
     for (const task of rest) await store.tasks.create(task, 10)
     const all = await store.tasks.list({})
-    expect(all).toHaveLength(3)
-    expect(JSON.stringify(all)).not.toContain(secret)
-    expect(all[2]).toMatchObject({
+    assert.equal(all.length, 3)
+    assert.ok(!JSON.stringify(all).includes(secret))
+    assertMatch(all[2], {
       id: fence.id,
       status: 'input_required',
       openKeys: ['name'],
@@ -276,12 +284,12 @@ export function describeOperatorContract(harness: StoreHarness): void {
       worker: undefined,
     })
     const [first] = await store.tasks.list({ limit: 1 })
-    expect(first).toEqual(all[0])
-    expect(await store.tasks.list({ after: first, limit: 10 })).toEqual(all.slice(1))
-    expect(await store.tasks.list({ status: 'input_required' })).toEqual(all.slice(2))
-    expect(await store.tasks.list({ id: fence.id })).toEqual(all.slice(2))
+    assertEqual(first, all[0])
+    assertEqual(await store.tasks.list({ after: first, limit: 10 }), all.slice(1))
+    assertEqual(await store.tasks.list({ status: 'input_required' }), all.slice(2))
+    assertEqual(await store.tasks.list({ id: fence.id }), all.slice(2))
     const [lease] = await store.tasks.claim('worker-7', 1000, 1)
-    expect(await store.tasks.list({ id: lease?.fence.id })).toMatchObject([
+    assertMatch(await store.tasks.list({ id: lease?.fence.id }), [
       { worker: 'worker-7', dueAt: now() + 1000 },
     ])
   })
@@ -292,13 +300,11 @@ export function describeOperatorContract(harness: StoreHarness): void {
     await store.tasks.park(fence, slots)
     await store.tasks.deliverHook(fence.id, alice, 'h', 'event')
     const waiting = { status: 'input_required', openKeys: ['name'], openHooks: ['i'] }
-    expect(await store.tasks.list({ id: fence.id })).toMatchObject([waiting])
+    assertMatch(await store.tasks.list({ id: fence.id }), [waiting])
     await store.tasks.deliver(fence.id, alice, answers({ name: 'x' }))
-    expect(await store.tasks.list({ id: fence.id })).toMatchObject([
-      { ...waiting, status: 'working', openKeys: [] },
-    ])
+    assertMatch(await store.tasks.list({ id: fence.id }), [{ ...waiting, status: 'working', openKeys: [] }])
     await store.tasks.cancel(fence.id, alice)
-    expect(await store.tasks.list({ id: fence.id })).toMatchObject([{ openKeys: [], openHooks: [] }])
+    assertMatch(await store.tasks.list({ id: fence.id }), [{ openKeys: [], openHooks: [] }])
   })
 
   it('E6 lists only the tasks of one owner, page by page, including ended but not expired ones', async () => {
@@ -319,12 +325,12 @@ export function describeOperatorContract(harness: StoreHarness): void {
       seen.push(...found.map(({ id }) => id))
       after = found.at(-1)
     }
-    expect(seen).toEqual(mine)
-    expect(await store.tasks.list({ owner: alice, after })).toEqual([])
-    expect(await store.tasks.list({ owner: alice, status: 'cancelled' })).toMatchObject([{ id: mine[1] }])
-    expect(await store.tasks.list({ owner: bob, id: mine[0] })).toEqual([])
+    assertEqual(seen, mine)
+    assertEqual(await store.tasks.list({ owner: alice, after }), [])
+    assertMatch(await store.tasks.list({ owner: alice, status: 'cancelled' }), [{ id: mine[1] }])
+    assertEqual(await store.tasks.list({ owner: bob, id: mine[0] }), [])
     now.pass(3_600_000)
-    expect(await store.tasks.list({ owner: alice })).toEqual([])
+    assertEqual(await store.tasks.list({ owner: alice }), [])
   })
 
   it('lists the tasks of one owner in a stable order, even if they began at the same moment', async () => {
@@ -336,19 +342,23 @@ export function describeOperatorContract(harness: StoreHarness): void {
     }
     const first = await store.tasks.list({ owner: alice, limit: 4 })
     const second = await store.tasks.list({ owner: alice, after: first.at(-1), limit: 4 })
-    expect([first.length, second.length]).toEqual([4, 3])
-    expect(new Set([...first, ...second].map(({ id }) => id))).toEqual(ids)
+    assertEqual([first.length, second.length], [4, 3])
+    assertEqual(new Set([...first, ...second].map(({ id }) => id)), ids)
   })
 
   it('deletes expired tasks in batches, and no others', async () => {
     const kept = await claimNew(store, { ttlMs: 10_000, journal: ['kept'] })
     for (let i = 0; i < 7; i++) await store.tasks.create(newTask({ ttlMs: 1000, journal: ['gone'] }), 100)
     now.pass(1000)
-    expect(await store.tasks.list({})).toHaveLength(1)
-    expect([await store.sweep(3), await store.sweep(3), await store.sweep(3), await store.sweep(3)]).toEqual([
-      3, 3, 1, 0,
-    ])
+    assert.equal((await store.tasks.list({})).length, 1)
+    assertEqual(
+      [await store.sweep(3), await store.sweep(3), await store.sweep(3), await store.sweep(3)],
+      [3, 3, 1, 0],
+    )
     await store.tasks.release(kept.fence, 0, false)
-    expect((await store.tasks.claim('w', 1000, 10)).map(({ journal }) => journal)).toEqual([['kept']])
+    assertEqual(
+      (await store.tasks.claim('w', 1000, 10)).map(({ journal }) => journal),
+      [['kept']],
+    )
   })
 }

@@ -3,16 +3,18 @@
  * the same time the database decides once, and both sides learn the same outcome.
  */
 
+import assert from 'node:assert/strict'
 import { closeSlots, openSlots } from 'rondo/internal'
 import type { InputSlot, Store } from 'rondo/store'
 import {
   alice,
   answers,
+  assertEqual,
+  assertMatch,
   type ContractTime,
   claimNew,
   describe,
   eachCase,
-  expect,
   inputs,
   it,
   type StoreHarness,
@@ -34,49 +36,49 @@ export function describeTimeContract(harness: StoreHarness): void {
   describe('a task that is parked until a time', () => {
     it('G1 is not due a millisecond before, is claimed once, and tells the time of the store', async () => {
       const { fence } = await claimNew(store)
-      expect(await store.tasks.park(fence, [], now() + HOUR - 1)).toBe(true)
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'working' })
-      expect(await store.tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })
-      expect((await store.tasks.list({ id: fence.id }))[0]).toMatchObject({ dueAt: now() + HOUR - 1 })
+      assert.equal(await store.tasks.park(fence, [], now() + HOUR - 1), true)
+      assertMatch(await store.tasks.get(fence.id, alice), { status: 'working' })
+      assertMatch(await store.tasks.stats(), { due: 0, running: 0, parked: 1 })
+      assertMatch((await store.tasks.list({ id: fence.id }))[0], { dueAt: now() + HOUR - 1 })
       now.pass(HOUR - 2)
-      expect(await claim(store)).toEqual([])
+      assertEqual(await claim(store), [])
       now.pass(1)
       const claims = await Promise.all([claim(store), claim(other)])
-      expect(claims.flat()).toMatchObject([{ fence: { id: fence.id }, now: now(), task: { failures: 0 } }])
+      assertMatch(claims.flat(), [{ fence: { id: fence.id }, now: now(), task: { failures: 0 } }])
     })
 
     it('G1 lives until the end of a wait that is longer than its life, and is claimed then', async () => {
       const { fence, task } = await claimNew(store)
       const due = task.expiresAt + HOUR
-      expect(await store.tasks.park(fence, [], due, due + HOUR)).toBe(true)
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      assert.equal(await store.tasks.park(fence, [], due, due + HOUR), true)
+      assertMatch(await store.tasks.get(fence.id, alice), { expiresAt: due + HOUR })
       now.pass(due - now())
       const [lease] = await claim(other)
-      expect(lease).toMatchObject({ fence: { id: fence.id }, task: { expiresAt: due + HOUR } })
-      if (lease) expect(await other.tasks.park(lease.fence, [], due + 1, due)).toBe(true)
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ expiresAt: due + HOUR })
+      assertMatch(lease, { fence: { id: fence.id }, task: { expiresAt: due + HOUR } })
+      if (lease) assert.equal(await other.tasks.park(lease.fence, [], due + 1, due), true)
+      assertMatch(await store.tasks.get(fence.id, alice), { expiresAt: due + HOUR })
       now.pass(HOUR)
-      expect(await store.tasks.get(fence.id, alice)).toBeUndefined()
+      assert.equal(await store.tasks.get(fence.id, alice), undefined)
     })
 
     it('G1 keeps the worker that parked it away', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.park(fence, [], now() + 1)
-      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+      assert.equal(await store.tasks.append(fence, 0, ['stale']), false)
       now.pass(1)
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
-      expect((await claim(other))[0]).toMatchObject({ fence: { id: fence.id } })
-      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' }), false)
+      assertMatch((await claim(other))[0], { fence: { id: fence.id } })
+      assert.equal(await store.tasks.append(fence, 0, ['stale']), false)
     })
 
     it('G1 says when the next task is due', async () => {
-      expect(await store.tasks.nextDueMs(5000)).toBeUndefined()
+      assert.equal(await store.tasks.nextDueMs(5000), undefined)
       const { fence } = await claimNew(store)
       await store.tasks.park(fence, [], now() + 3000)
-      expect(await other.tasks.nextDueMs(2999)).toBeUndefined()
-      expect(await other.tasks.nextDueMs(3000)).toBe(3000)
+      assert.equal(await other.tasks.nextDueMs(2999), undefined)
+      assert.equal(await other.tasks.nextDueMs(3000), 3000)
       now.pass(1000)
-      expect(await other.tasks.nextDueMs(5000)).toBe(2000)
+      assert.equal(await other.tasks.nextDueMs(5000), 2000)
     })
 
     it('G1 counts as the next one also when it is due already, until it is claimed or expires', async () => {
@@ -85,14 +87,14 @@ export function describeTimeContract(harness: StoreHarness): void {
         await store.tasks.park(fence, [], now() + 3000)
       }
       now.pass(3000)
-      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      assert.equal(await other.tasks.nextDueMs(1000), 0)
       now.pass(1999)
-      expect(await other.tasks.nextDueMs(1000)).toBe(0)
-      expect(await claim(store, 1)).toHaveLength(1)
-      expect(await other.tasks.nextDueMs(1000)).toBe(0)
+      assert.equal(await other.tasks.nextDueMs(1000), 0)
+      assert.equal((await claim(store, 1)).length, 1)
+      assert.equal(await other.tasks.nextDueMs(1000), 0)
       now.pass(1)
       await claim(store)
-      expect(await other.tasks.nextDueMs(1000)).toBeUndefined()
+      assert.equal(await other.tasks.nextDueMs(1000), undefined)
     })
 
     it('G1 is no longer due once it was cancelled', async () => {
@@ -100,7 +102,7 @@ export function describeTimeContract(harness: StoreHarness): void {
       await store.tasks.park(fence, [], now() + 1)
       await other.tasks.cancel(fence.id, alice)
       now.pass(1)
-      expect(await claim(store)).toEqual([])
+      assertEqual(await claim(store), [])
     })
   })
 
@@ -115,10 +117,10 @@ export function describeTimeContract(harness: StoreHarness): void {
     it('G2 takes an answer before its time, and the task is due when the last one is there', async () => {
       const { id } = await parked()
       now.pass(HOUR - 2)
-      expect(await other.tasks.deliver(id, alice, answers({ a: 'x' }))).toMatchObject({ kind: 'partial' })
-      expect(await claim(store)).toEqual([])
-      expect(await other.tasks.deliver(id, alice, answers({ b: 'y' }))).toMatchObject({ kind: 'resumed' })
-      expect(await claim(store)).toHaveLength(1)
+      assertMatch(await other.tasks.deliver(id, alice, answers({ a: 'x' })), { kind: 'partial' })
+      assertEqual(await claim(store), [])
+      assertMatch(await other.tasks.deliver(id, alice, answers({ b: 'y' })), { kind: 'resumed' })
+      assert.equal((await claim(store)).length, 1)
     })
 
     it('G3 as a hook takes an event until then, and says that it is closed afterwards', async () => {
@@ -130,25 +132,31 @@ export function describeTimeContract(harness: StoreHarness): void {
       }
       const [early, late] = [await park(), await park()]
       now.pass(HOUR - 2)
-      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
+      assertMatch(await other.tasks.deliverHook(early, alice, 'h', 'event'), { kind: 'accepted' })
       now.pass(1)
-      expect(await other.tasks.deliverHook(late, alice, 'h', 'event')).toEqual({ kind: 'closed' })
+      assertEqual(await other.tasks.deliverHook(late, alice, 'h', 'event'), { kind: 'closed' })
       // What was stored in time counts when its write is repeated because the reply was lost.
-      expect(await other.tasks.deliverHook(early, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
-      expect(await other.tasks.deliverHook(early, alice, 'h', 'second')).toEqual({ kind: 'duplicate' })
+      assertMatch(await other.tasks.deliverHook(early, alice, 'h', 'event'), { kind: 'accepted' })
+      assertEqual(await other.tasks.deliverHook(early, alice, 'h', 'second'), { kind: 'duplicate' })
       const leases = await claim(store)
       const kinds = new Map(leases.map(({ fence, slots }) => [fence.id, slots[0]?.kind]))
-      expect([kinds.get(early), kinds.get(late)]).toEqual(['answered', 'open'])
+      assertEqual([kinds.get(early), kinds.get(late)], ['answered', 'open'])
     })
 
     it('G2 takes no answer from its time on, whether or not a worker has come', async () => {
       const { id } = await parked()
       now.pass(HOUR - 1)
-      expect(await other.tasks.deliver(id, alice, answers({ a: 'x' }))).toMatchObject({ kind: 'partial' })
+      assertMatch(await other.tasks.deliver(id, alice, answers({ a: 'x' })), { kind: 'partial' })
       const [lease] = await claim(store)
-      expect(lease?.slots.map(({ kind }) => kind)).toEqual(['open', 'open'])
+      assertEqual(
+        lease?.slots.map(({ kind }) => kind),
+        ['open', 'open'],
+      )
       await other.tasks.deliver(id, alice, answers({ a: 'late', b: 'in time' }))
-      expect((await store.tasks.slots(id, alice))?.map(({ kind }) => kind)).toEqual(['open', 'answered'])
+      assertEqual(
+        (await store.tasks.slots(id, alice))?.map(({ kind }) => kind),
+        ['open', 'answered'],
+      )
     })
   })
 }
@@ -171,12 +179,15 @@ export function describeRaceContract(harness: StoreHarness): void {
         store.tasks.park(fence, openSlots([], inputs('a'))),
         other.tasks.deliver(fence.id, alice, given),
       ])
-      expect(parked).toBe(true)
-      expect(['idle', 'resumed']).toContain(delivery.kind)
+      assert.equal(parked, true)
+      assert.ok(['idle', 'resumed'].includes(delivery.kind), delivery.kind)
       if (delivery.kind === 'idle')
-        expect(await other.tasks.deliver(fence.id, alice, given)).toMatchObject({ kind: 'resumed' })
+        assertMatch(await other.tasks.deliver(fence.id, alice, given), { kind: 'resumed' })
       const leases = await store.tasks.claim('w', 10_000, 10)
-      expect(leases.map((lease) => lease.fence)).toEqual([{ id: fence.id, epoch: fence.epoch + 1 }])
+      assertEqual(
+        leases.map((lease) => lease.fence),
+        [{ id: fence.id, epoch: fence.epoch + 1 }],
+      )
     }
   })
 
@@ -194,15 +205,15 @@ export function describeRaceContract(harness: StoreHarness): void {
       }
       const given = answers({ a: '1', b: '2', c: '3' })
       const [parked, delivery] = await Promise.all([work(), other.tasks.deliver(fence.id, alice, given)])
-      expect(parked).toBe(true)
-      expect(['partial', 'resumed']).toContain(delivery.kind)
+      assert.equal(parked, true)
+      assert.ok(['partial', 'resumed'].includes(delivery.kind), delivery.kind)
       const [lease, ...rest] = await store.tasks.claim('w', 10_000, 10)
-      expect(rest).toEqual([])
-      expect(lease?.fence.id).toBe(fence.id)
+      assertEqual(rest, [])
+      assert.equal(lease?.fence.id, fence.id)
       const kinds = lease?.slots.map(({ kind }) => kind)
-      expect(kinds?.slice(0, 2)).toEqual(['answered', 'answered'])
+      assertEqual(kinds?.slice(0, 2), ['answered', 'answered'])
     }
-    expect(seen.size).toBeGreaterThan(0)
+    assert.ok(seen.size > 0)
   })
 
   it('G3 deliveries race on one hook: one is accepted, the others are told so, and the task is due once', async () => {
@@ -219,10 +230,13 @@ export function describeRaceContract(harness: StoreHarness): void {
           }
         }),
       ])
-      expect(parked).toBe(true)
-      expect(kinds.sort()).toEqual(['accepted', ...Array(4).fill('duplicate')])
+      assert.equal(parked, true)
+      assertEqual(kinds.sort(), ['accepted', ...Array(4).fill('duplicate')])
       const leases = await store.tasks.claim('w', 10_000, 10)
-      expect(leases.map((lease) => lease.slots.map(({ kind }) => kind))).toEqual([['answered']])
+      assertEqual(
+        leases.map((lease) => lease.slots.map(({ kind }) => kind)),
+        [['answered']],
+      )
     }
   })
 
@@ -237,12 +251,15 @@ export function describeRaceContract(harness: StoreHarness): void {
       const [merged, { kind }] = (
         i % 2 ? await Promise.all([close(), deliver()]) : (await Promise.all([deliver(), close()])).reverse()
       ) as [readonly InputSlot[], { kind: string }]
-      expect(merged.map((slot) => slot.kind)).toEqual([kind === 'accepted' ? 'answered' : 'closed'])
-      expect(['accepted', 'closed']).toContain(kind)
-      expect((await other.tasks.deliverHook(fence.id, alice, 'h', 'late')).kind).not.toBe('accepted')
+      assertEqual(
+        merged.map((slot) => slot.kind),
+        [kind === 'accepted' ? 'answered' : 'closed'],
+      )
+      assert.ok(['accepted', 'closed'].includes(kind), kind)
+      assert.notEqual((await other.tasks.deliverHook(fence.id, alice, 'h', 'late')).kind, 'accepted')
       seen.add(kind)
     }
-    expect(seen.size).toBeGreaterThan(0)
+    assert.ok(seen.size > 0)
   })
 
   it('deliver races deliver: one answer wins each key, and the task is resumed once', async () => {
@@ -255,10 +272,13 @@ export function describeRaceContract(harness: StoreHarness): void {
           (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ [keys[n % 3] ?? '']: `by ${n}` })),
         ),
       )
-      expect(deliveries.filter(({ kind }) => kind === 'resumed')).toHaveLength(1)
+      assert.equal(deliveries.filter(({ kind }) => kind === 'resumed').length, 1)
       const [lease, ...more] = await store.tasks.claim('w', 10_000, 10)
-      expect(more).toEqual([])
-      expect(lease?.slots.map(({ kind }) => kind)).toEqual(['answered', 'answered', 'answered'])
+      assertEqual(more, [])
+      assertEqual(
+        lease?.slots.map(({ kind }) => kind),
+        ['answered', 'answered', 'answered'],
+      )
     }
   })
 
@@ -272,7 +292,7 @@ export function describeRaceContract(harness: StoreHarness): void {
           (n % 2 ? store : other).tasks.deliver(fence.id, alice, answers({ a: '1' }), taker),
         ),
       )
-      expect(handovers.filter(({ lease }) => lease !== undefined)).toHaveLength(1)
+      assert.equal(handovers.filter(({ lease }) => lease !== undefined).length, 1)
     }
   })
 
@@ -284,12 +304,12 @@ export function describeRaceContract(harness: StoreHarness): void {
       const cancel = () => other.tasks.cancel(fence.id, alice)
       const [settled, cancelled] =
         i % 2 ? await Promise.all([settle(), cancel()]) : (await Promise.all([cancel(), settle()])).reverse()
-      expect([settled, cancelled]).toEqual(settled ? [true, 'ended'] : [false, 'cancelled'])
+      assertEqual([settled, cancelled], settled ? [true, 'ended'] : [false, 'cancelled'])
       const status = settled ? 'completed' : 'cancelled'
-      expect((await other.tasks.get(fence.id, alice))?.status).toBe(status)
+      assert.equal((await other.tasks.get(fence.id, alice))?.status, status)
       seen.add(status)
     }
-    expect(seen.size).toBeGreaterThan(0)
+    assert.ok(seen.size > 0)
   })
 
   it('deliver races expiry: a refused answer changes nothing, and nobody runs an expired task', async () => {
@@ -301,12 +321,12 @@ export function describeRaceContract(harness: StoreHarness): void {
         other.tasks.deliver(fence.id, alice, answers({ b: '2' })),
       ])
       now.pass(1000)
-      for (const { kind } of await first) expect(['unknown', 'partial', 'resumed']).toContain(kind)
-      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '3' }))).toMatchObject({
+      for (const { kind } of await first) assert.ok(['unknown', 'partial', 'resumed'].includes(kind), kind)
+      assertMatch(await other.tasks.deliver(fence.id, alice, answers({ b: '3' })), {
         kind: 'unknown',
       })
-      expect(await store.tasks.claim('w', 10_000, 10)).toEqual([])
-      expect(await other.tasks.get(fence.id, alice)).toBeUndefined()
+      assertEqual(await store.tasks.claim('w', 10_000, 10), [])
+      assert.equal(await other.tasks.get(fence.id, alice), undefined)
     }
   })
 
@@ -319,7 +339,7 @@ export function describeRaceContract(harness: StoreHarness): void {
         other.tasks.claim('w', 1_000_000_000, 10),
       ])
       const [lease] = leases.length > 0 ? leases : await other.tasks.claim('w', 1_000_000_000, 10)
-      expect(lease?.journal).toEqual(appended ? ['late'] : [])
+      assertEqual(lease?.journal, appended ? ['late'] : [])
     }
   })
 }

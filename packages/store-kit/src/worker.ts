@@ -1,16 +1,18 @@
 /** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
+import assert from 'node:assert/strict'
 import { closeSlots, givenAnswers, openSlots } from 'rondo/internal'
 import type { Hint, Store } from 'rondo/store'
 import {
   alice,
   answers,
+  assertEqual,
+  assertMatch,
   bob,
   type ContractTime,
   claimNew,
   describe,
   eachCase,
-  expect,
   inputs,
   it,
   newTask,
@@ -34,43 +36,43 @@ export function describeWorkerContract(harness: StoreHarness): void {
 
     it('R6 is not due while it is held, and due once its owner has named it', async () => {
       const { fence, task } = await claimNew(store, { known: false }, LEASE)
-      expect(task.known).toBe(false)
+      assert.equal(task.known, false)
       await store.tasks.append(fence, 0, ['step'])
-      expect(await store.tasks.hold(fence)).toBe(true)
+      assert.equal(await store.tasks.hold(fence), true)
       now.pass(LEASE)
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', known: false })
-      expect(await store.tasks.stats()).toMatchObject({ due: 0, running: 0, parked: 1 })
+      assert.equal(await claimOne(other), undefined)
+      assert.equal(await store.tasks.append(fence, 1, ['stale']), false)
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'working', known: false })
+      assertMatch(await store.tasks.stats(), { due: 0, running: 0, parked: 1 })
       await other.tasks.confirm(fence.id, bob)
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await claimOne(other), undefined)
       await other.tasks.confirm(fence.id, alice)
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ known: true })
+      assertMatch(await store.tasks.get(fence.id, alice), { known: true })
       const next = await claimOne(store)
-      expect(next).toMatchObject({ journal: ['step'], task: { id: fence.id, known: true, failures: 0 } })
+      assertMatch(next, { journal: ['step'], task: { id: fence.id, known: true, failures: 0 } })
       // The second time changes nothing: the lease stays as it is.
       await other.tasks.confirm(fence.id, alice)
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await claimOne(other), undefined)
     })
 
     it('R6 is due at once if its owner named it before it was held', async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       await other.tasks.confirm(fence.id, alice)
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.hold(fence)).toBe(true)
-      expect(await claimOne(other)).toMatchObject({ task: { known: true } })
-      expect(await store.tasks.hold(fence)).toBe(false)
+      assert.equal(await claimOne(other), undefined)
+      assert.equal(await store.tasks.hold(fence), true)
+      assertMatch(await claimOne(other), { task: { known: true } })
+      assert.equal(await store.tasks.hold(fence), false)
     })
 
     it('R6 counts as known after an answer, and from its creation unless created as unknown', async () => {
       const creation = await store.tasks.create(newTask({ known: false }), 10, taker)
       if (creation.kind !== 'created' || !creation.lease) throw new Error('no lease')
       const { fence, task } = creation.lease
-      expect([task.known, creation.view.known]).toEqual([false, false])
+      assertEqual([task.known, creation.view.known], [false, false])
       await store.tasks.park(fence, openSlots([], inputs('a')))
       const { lease } = await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)
-      expect(lease?.task.known).toBe(true)
-      expect((await claimNew(store)).task.known).toBe(true)
+      assert.equal(lease?.task.known, true)
+      assert.equal((await claimNew(store)).task.known, true)
     })
 
     it('R6 keeps its status if its owner names it while it waits or after it has ended', async () => {
@@ -81,7 +83,7 @@ export function describeWorkerContract(harness: StoreHarness): void {
       await store.tasks.settle(ended.fence, { kind: 'complete', result: 'done' })
       await store.tasks.confirm(ended.fence.id, alice)
       now.pass(LEASE)
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await claimOne(other), undefined)
     })
   })
 
@@ -89,9 +91,9 @@ export function describeWorkerContract(harness: StoreHarness): void {
     it('assigns a task to one worker at a time, and to the next when the lease has expired', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       now.pass(LEASE - 1)
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await claimOne(other), undefined)
       now.pass(1)
-      expect((await claimOne(other))?.fence).toEqual({ id: fence.id, epoch: fence.epoch + 1 })
+      assertEqual((await claimOne(other))?.fence, { id: fence.id, epoch: fence.epoch + 1 })
     })
 
     it('claims a task for the named worker in the write that creates it', async () => {
@@ -100,17 +102,17 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const creation = await store.tasks.create(task, 10, taker)
       if (creation.kind !== 'created' || !creation.lease) throw new Error('no lease')
       const { fence, journal, slots } = creation.lease
-      expect(journal).toEqual(['before'])
-      expect(slots).toEqual([])
-      expect(creation.lease.task).toMatchObject({ id: task.id, owner: alice, head: 'head', failures: 0 })
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.list({})).toMatchObject([{ worker: 'taker', dueAt: now() + LEASE }])
-      expect(await other.tasks.create(task, 10, taker)).toEqual({ kind: 'created', view: creation.view })
-      expect(await store.tasks.append(fence, 1, ['more'])).toBe(true)
+      assertEqual(journal, ['before'])
+      assertEqual(slots, [])
+      assertMatch(creation.lease.task, { id: task.id, owner: alice, head: 'head', failures: 0 })
+      assert.equal(await claimOne(other), undefined)
+      assertMatch(await store.tasks.list({}), [{ worker: 'taker', dueAt: now() + LEASE }])
+      assertEqual(await other.tasks.create(task, 10, taker), { kind: 'created', view: creation.view })
+      assert.equal(await store.tasks.append(fence, 1, ['more']), true)
       now.pass(LEASE)
       const next = await claimOne(other)
-      expect(next).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
+      assertMatch(next, { journal: ['before', 'more'], task: { failures: 1 } })
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' }), false)
     })
 
     it('claims a task for the named worker in the answer that resumes it', async () => {
@@ -118,31 +120,31 @@ export function describeWorkerContract(harness: StoreHarness): void {
       await store.tasks.append(fence, 0, ['before'])
       await store.tasks.park(fence, openSlots([], inputs('a', 'b')))
       const taker = { worker: 'taker', leaseMs: LEASE }
-      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)).toEqual({
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker), {
         kind: 'partial',
       })
-      expect(await claimOne(store)).toBeUndefined()
+      assert.equal(await claimOne(store), undefined)
       const { kind, lease } = await other.tasks.deliver(fence.id, alice, answers({ b: '2' }), taker)
       if (!lease) throw new Error('no lease')
-      expect(kind).toBe('resumed')
-      expect(lease).toMatchObject({ fence: { epoch: fence.epoch + 1 }, journal: ['before'] })
-      expect(lease.task).toMatchObject({ id: fence.id, owner: alice, head: 'head', failures: 0 })
-      expect(givenAnswers(lease.slots)).toEqual(answers({ a: '1', b: '2' }))
-      expect(await claimOne(store)).toBeUndefined()
-      expect(await store.tasks.list({})).toMatchObject([{ worker: 'taker', dueAt: now() + LEASE }])
-      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
-      expect(await store.tasks.append(lease.fence, 1, ['more'])).toBe(true)
+      assert.equal(kind, 'resumed')
+      assertMatch(lease, { fence: { epoch: fence.epoch + 1 }, journal: ['before'] })
+      assertMatch(lease.task, { id: fence.id, owner: alice, head: 'head', failures: 0 })
+      assertEqual(givenAnswers(lease.slots), answers({ a: '1', b: '2' }))
+      assert.equal(await claimOne(store), undefined)
+      assertMatch(await store.tasks.list({}), [{ worker: 'taker', dueAt: now() + LEASE }])
+      assert.equal(await store.tasks.append(fence, 1, ['stale']), false)
+      assert.equal(await store.tasks.append(lease.fence, 1, ['more']), true)
       now.pass(LEASE)
-      expect(await claimOne(store)).toMatchObject({ journal: ['before', 'more'], task: { failures: 1 } })
+      assertMatch(await claimOne(store), { journal: ['before', 'more'], task: { failures: 1 } })
     })
 
     it('keeps a task with a worker that renews its lease', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       now.pass(LEASE - 1)
-      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set([fence.id]))
+      assertEqual(await store.tasks.renew([fence], LEASE), new Set([fence.id]))
       now.pass(LEASE - 1)
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.held([fence])).toEqual(new Set([fence.id]))
+      assert.equal(await claimOne(other), undefined)
+      assertEqual(await store.tasks.held([fence]), new Set([fence.id]))
     })
 
     it('E9 P16 refuses every write of a worker whose task was taken over', async () => {
@@ -150,40 +152,40 @@ export function describeWorkerContract(harness: StoreHarness): void {
       await store.tasks.append(fence, 0, ['mine'])
       now.pass(LEASE)
       const taken = await claimOne(other)
-      expect(taken?.journal).toEqual(['mine'])
-      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
-      expect(await store.tasks.status(fence, 'stale')).toBe(false)
-      expect(await store.tasks.publish(fence, openSlots([], inputs('stale')))).toBeUndefined()
-      expect(await store.tasks.park(fence, openSlots([], inputs('stale')))).toBe(false)
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' })).toBe(false)
-      expect(await store.tasks.release(fence, 0, false)).toBe(false)
-      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set())
-      expect(await store.tasks.held([fence])).toEqual(new Set())
-      expect(await store.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', revision: 1 })
-      if (taken) expect(await other.tasks.append(taken.fence, 1, ['next'])).toBe(true)
+      assertEqual(taken?.journal, ['mine'])
+      assert.equal(await store.tasks.append(fence, 1, ['stale']), false)
+      assert.equal(await store.tasks.status(fence, 'stale'), false)
+      assert.equal(await store.tasks.publish(fence, openSlots([], inputs('stale'))), undefined)
+      assert.equal(await store.tasks.park(fence, openSlots([], inputs('stale'))), false)
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'stale' }), false)
+      assert.equal(await store.tasks.release(fence, 0, false), false)
+      assertEqual(await store.tasks.renew([fence], LEASE), new Set())
+      assertEqual(await store.tasks.held([fence]), new Set())
+      assertMatch(await store.tasks.get(fence.id, alice), { status: 'working', revision: 1 })
+      if (taken) assert.equal(await other.tasks.append(taken.fence, 1, ['next']), true)
     })
 
     it('P16 refuses the writes of a worker that released the task, even before another claims it', async () => {
       const released = await claimNew(store)
       await store.tasks.release(released.fence, 0, false)
-      expect(await store.tasks.append(released.fence, 0, ['stale'])).toBe(false)
+      assert.equal(await store.tasks.append(released.fence, 0, ['stale']), false)
       const parked = await claimNew(store)
       await store.tasks.park(parked.fence, openSlots([], inputs('a')))
       await store.tasks.deliver(parked.fence.id, alice, answers({ a: '1' }))
       const again = (await store.tasks.claim('w', LEASE, 10)).find(
         ({ fence }) => fence.id === parked.fence.id,
       )
-      expect(await store.tasks.append(parked.fence, 0, ['stale'])).toBe(false)
-      expect(again?.fence.epoch).toBeGreaterThan(parked.fence.epoch)
+      assert.equal(await store.tasks.append(parked.fence, 0, ['stale']), false)
+      assert.ok(again !== undefined && again.fence.epoch > parked.fence.epoch)
     })
 
     it('refuses writes to an expired task, and never lets it be claimed', async () => {
       const { fence } = await claimNew(store, { ttlMs: 1000 }, 500)
       now.pass(1000)
-      expect(await store.tasks.append(fence, 0, ['late'])).toBe(false)
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'late' })).toBe(false)
-      expect(await store.tasks.renew([fence], LEASE)).toEqual(new Set())
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await store.tasks.append(fence, 0, ['late']), false)
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'late' }), false)
+      assertEqual(await store.tasks.renew([fence], LEASE), new Set())
+      assert.equal(await claimOne(other), undefined)
     })
 
     it('shares tasks between workers without assigning one twice', async () => {
@@ -195,8 +197,8 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const claimed = (await Promise.all(rounds)).flat().map(({ fence }) => fence.id)
       const rest = await store.tasks.claim('rest', LEASE, 1000)
       const all = [...claimed, ...rest.map(({ fence }) => fence.id)]
-      expect(new Set(all).size).toBe(all.length)
-      expect(all.sort()).toEqual(ids.map(({ id }) => id).sort())
+      assert.equal(new Set(all).size, all.length)
+      assertEqual(all.sort(), ids.map(({ id }) => id).sort())
     })
 
     it('assigns the task that has been due longest', async () => {
@@ -207,7 +209,10 @@ export function describeWorkerContract(harness: StoreHarness): void {
       }
       const order: string[] = []
       for (const _ of tasks) order.push((await claimOne(store))?.fence.id ?? '')
-      expect(order).toEqual(tasks.map(({ id }) => id))
+      assertEqual(
+        order,
+        tasks.map(({ id }) => id),
+      )
     })
   })
 
@@ -218,25 +223,25 @@ export function describeWorkerContract(harness: StoreHarness): void {
     it('G4 shows a question at once, takes its answer, and leaves the task with its worker', async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       const slots = openSlots([], inputs('a', 'b'))
-      expect(await store.tasks.publish(fence, slots)).toEqual(slots)
+      assertEqual(await store.tasks.publish(fence, slots), slots)
       const view = await other.tasks.get(fence.id, alice)
-      expect(view).toMatchObject({ status: 'input_required', inputs: inputs('a', 'b'), revision: 2 })
-      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker)).toEqual({
+      assertMatch(view, { status: 'input_required', inputs: inputs('a', 'b'), revision: 2 })
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }), taker), {
         kind: 'partial',
       })
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ known: true, inputs: inputs('b') })
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.append(fence, 0, ['work'])).toBe(true)
-      expect(kinds(await store.tasks.slots(fence.id, alice))).toEqual(['answered', 'open'])
-      expect(await store.tasks.slots(fence.id, bob)).toBeUndefined()
+      assertMatch(await other.tasks.get(fence.id, alice), { known: true, inputs: inputs('b') })
+      assert.equal(await claimOne(other), undefined)
+      assert.equal(await store.tasks.append(fence, 0, ['work']), true)
+      assertEqual(kinds(await store.tasks.slots(fence.id, alice)), ['answered', 'open'])
+      assert.equal(await store.tasks.slots(fence.id, bob), undefined)
       const more = openSlots(slots, inputs('c'))
-      expect(kinds(await store.tasks.publish(fence, more))).toEqual(['answered', 'open', 'open'])
-      expect(await other.tasks.deliver(fence.id, alice, answers({ b: '2', c: '3' }))).toEqual({
+      assertEqual(kinds(await store.tasks.publish(fence, more)), ['answered', 'open', 'open'])
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ b: '2', c: '3' })), {
         kind: 'resumed',
       })
-      expect((await other.tasks.get(fence.id, alice))?.status).toBe('working')
-      expect(await store.tasks.settle(fence, { kind: 'complete', result: 'done' })).toBe(true)
-      expect(await store.tasks.slots(fence.id, alice)).toBeUndefined()
+      assert.equal((await other.tasks.get(fence.id, alice))?.status, 'working')
+      assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'done' }), true)
+      assert.equal(await store.tasks.slots(fence.id, alice), undefined)
     })
 
     it('G4 makes a task that parks without having seen an answer due at once', async () => {
@@ -244,27 +249,27 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const slots = openSlots([], inputs('a', 'b'))
       await store.tasks.publish(fence, slots)
       await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))
-      expect(await store.tasks.park(fence, slots)).toBe(true)
-      expect(await store.tasks.append(fence, 0, ['stale'])).toBe(false)
+      assert.equal(await store.tasks.park(fence, slots), true)
+      assert.equal(await store.tasks.append(fence, 0, ['stale']), false)
       const next = await claimOne(other)
-      expect(kinds(next?.slots)).toEqual(['answered', 'open'])
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'input_required' })
+      assertEqual(kinds(next?.slots), ['answered', 'open'])
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'input_required' })
       // The next turn has seen it, so the task waits for the other answer.
-      if (next) expect(await store.tasks.park(next.fence, next.slots)).toBe(true)
-      expect(await claimOne(other)).toBeUndefined()
+      if (next) assert.equal(await store.tasks.park(next.fence, next.slots), true)
+      assert.equal(await claimOne(other), undefined)
     })
 
     it('G2 wakes a parked task at its time, with its question still open', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
-      expect(await store.tasks.park(fence, openSlots([], inputs('a')), now() + 5000)).toBe(true)
+      assert.equal(await store.tasks.park(fence, openSlots([], inputs('a')), now() + 5000), true)
       now.pass(4999)
-      expect(await claimOne(other)).toBeUndefined()
+      assert.equal(await claimOne(other), undefined)
       now.pass(1)
       const next = await claimOne(other)
-      expect(next).toMatchObject({ fence: { id: fence.id }, task: { failures: 0 } })
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'input_required' })
-      if (next) expect(await other.tasks.append(next.fence, 0, ['expired'])).toBe(true)
-      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toEqual({ kind: 'resumed' })
+      assertMatch(next, { fence: { id: fence.id }, task: { failures: 0 } })
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'input_required' })
+      if (next) assert.equal(await other.tasks.append(next.fence, 0, ['expired']), true)
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ a: '1' })), { kind: 'resumed' })
     })
 
     it('G4 keeps what was published if the worker dies, and lets the next one go on', async () => {
@@ -273,9 +278,9 @@ export function describeWorkerContract(harness: StoreHarness): void {
       await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))
       now.pass(LEASE)
       const next = await claimOne(other)
-      expect(givenAnswers(next?.slots ?? [])).toEqual(answers({ a: '1' }))
-      expect(await store.tasks.publish(fence, openSlots([], inputs('x')))).toBeUndefined()
-      if (next) expect(await other.tasks.append(next.fence, 0, ['goes on'])).toBe(true)
+      assertEqual(givenAnswers(next?.slots ?? []), answers({ a: '1' }))
+      assert.equal(await store.tasks.publish(fence, openSlots([], inputs('x'))), undefined)
+      if (next) assert.equal(await other.tasks.append(next.fence, 0, ['goes on']), true)
     })
 
     it('G5 closes a slot in the view of its owner, whose late answer changes nothing', async () => {
@@ -283,18 +288,18 @@ export function describeWorkerContract(harness: StoreHarness): void {
       const slots = openSlots([], inputs('a'), 'offer')
       await store.tasks.publish(fence, slots)
       await store.tasks.publish(fence, closeSlots(slots, [{ key: 'a', role: 'offer' }]))
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', inputs: new Map() })
-      expect(await other.tasks.deliver(fence.id, alice, answers({ a: '1' }))).toEqual({ kind: 'idle' })
-      expect(kinds(await store.tasks.slots(fence.id, alice))).toEqual(['closed'])
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'working', inputs: new Map() })
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ a: '1' })), { kind: 'idle' })
+      assertEqual(kinds(await store.tasks.slots(fence.id, alice)), ['closed'])
     })
 
     it('R6 hides what a task offers while it is held, and makes it due once its owner names it', async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       await store.tasks.publish(fence, openSlots([], inputs('a'), 'offer'))
-      expect(await store.tasks.hold(fence)).toBe(true)
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working' })
+      assert.equal(await store.tasks.hold(fence), true)
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'working' })
       await other.tasks.confirm(fence.id, alice)
-      expect(kinds((await claimOne(other))?.slots)).toEqual(['open'])
+      assertEqual(kinds((await claimOne(other))?.slots), ['open'])
     })
   })
 
@@ -304,127 +309,130 @@ export function describeWorkerContract(harness: StoreHarness): void {
     const parkHook = async () => {
       const { fence } = await claimNew(store, { known: false }, LEASE)
       await store.tasks.append(fence, 0, ['before'])
-      expect(await store.tasks.park(fence, openSlots([], inputs('h'), 'hook'))).toBe(true)
+      assert.equal(await store.tasks.park(fence, openSlots([], inputs('h'), 'hook')), true)
       return fence
     }
 
     it('G3 are invisible to the owner, who cannot answer them', async () => {
       const fence = await parkHook()
-      expect(await other.tasks.get(fence.id, alice)).toMatchObject({ status: 'working', inputs: new Map() })
-      expect(await other.tasks.deliver(fence.id, alice, answers({ h: 'forged' }))).toEqual({ kind: 'idle' })
-      expect(await claimOne(other)).toBeUndefined()
-      expect(await store.tasks.append(fence, 1, ['stale'])).toBe(false)
+      assertMatch(await other.tasks.get(fence.id, alice), { status: 'working', inputs: new Map() })
+      assertEqual(await other.tasks.deliver(fence.id, alice, answers({ h: 'forged' })), { kind: 'idle' })
+      assert.equal(await claimOne(other), undefined)
+      assert.equal(await store.tasks.append(fence, 1, ['stale']), false)
     })
 
     it('G3 take one event, which claims the task for the named worker; a second is told so', async () => {
       const fence = await parkHook()
       for (const owner of [bob, { tenant: 'another', principal: 'alice' }])
-        expect(await other.tasks.deliverHook(fence.id, owner, 'h', 'x', taker)).toEqual({ kind: 'unknown' })
-      expect(await other.tasks.deliverHook(fence.id, alice, 'another', 'x', taker)).toEqual({
+        assertEqual(await other.tasks.deliverHook(fence.id, owner, 'h', 'x', taker), { kind: 'unknown' })
+      assertEqual(await other.tasks.deliverHook(fence.id, alice, 'another', 'x', taker), {
         kind: 'closed',
       })
       const { kind, lease } = await other.tasks.deliverHook(fence.id, alice, 'h', 'event', taker)
-      expect(kind).toBe('accepted')
-      expect(lease).toMatchObject({
+      assert.equal(kind, 'accepted')
+      assertMatch(lease, {
         fence: { epoch: fence.epoch + 1 },
         journal: ['before'],
         slots: [{ kind: 'answered', role: 'hook', key: 'h', answer: 'event' }],
         task: { known: false },
       })
-      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'second', taker)).toEqual({
+      assertEqual(await store.tasks.deliverHook(fence.id, alice, 'h', 'second', taker), {
         kind: 'duplicate',
       })
-      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'event')).toMatchObject({ kind: 'accepted' })
-      expect(await claimOne(store)).toBeUndefined()
+      assertMatch(await store.tasks.deliverHook(fence.id, alice, 'h', 'event'), { kind: 'accepted' })
+      assert.equal(await claimOne(store), undefined)
       if (lease) await other.tasks.settle(lease.fence, { kind: 'complete', result: 'done' })
-      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'late')).toEqual({ kind: 'closed' })
+      assertEqual(await store.tasks.deliverHook(fence.id, alice, 'h', 'late'), { kind: 'closed' })
       now.pass(3_600_000)
-      expect(await store.tasks.deliverHook(fence.id, alice, 'h', 'late')).toEqual({ kind: 'unknown' })
+      assertEqual(await store.tasks.deliverHook(fence.id, alice, 'h', 'late'), { kind: 'unknown' })
     })
 
     it('G3 take an event while a turn runs, and make a task without a worker due', async () => {
       const { fence } = await claimNew(store, {}, LEASE)
       const slots = openSlots([], inputs('h', 'i'), 'hook')
       await store.tasks.publish(fence, slots)
-      expect(await other.tasks.deliverHook(fence.id, alice, 'h', 'event', taker)).toEqual({
+      assertEqual(await other.tasks.deliverHook(fence.id, alice, 'h', 'event', taker), {
         kind: 'accepted',
         lease: undefined,
       })
-      expect(await store.tasks.append(fence, 0, ['mine'])).toBe(true)
-      expect(await store.tasks.park(fence, slots)).toBe(true)
+      assert.equal(await store.tasks.append(fence, 0, ['mine']), true)
+      assert.equal(await store.tasks.park(fence, slots), true)
       const next = await claimOne(other)
-      expect(next?.slots.map(({ kind }) => kind)).toEqual(['answered', 'open'])
+      assertEqual(
+        next?.slots.map(({ kind }) => kind),
+        ['answered', 'open'],
+      )
       if (next) await store.tasks.park(next.fence, next.slots)
-      expect(await claimOne(other)).toBeUndefined()
-      expect((await store.tasks.deliverHook(fence.id, alice, 'i', 'event')).kind).toBe('accepted')
-      expect((await claimOne(other))?.fence.id).toBe(fence.id)
+      assert.equal(await claimOne(other), undefined)
+      assert.equal((await store.tasks.deliverHook(fence.id, alice, 'i', 'event')).kind, 'accepted')
+      assert.equal((await claimOne(other))?.fence.id, fence.id)
     })
   })
 
   describe('failures', () => {
     it('counts a failure for a worker that vanished, not for one that released its task', async () => {
       const { fence, task } = await claimNew(store, {}, LEASE)
-      expect(task.failures).toBe(0)
+      assert.equal(task.failures, 0)
       await store.tasks.release(fence, 0, false)
       const second = await claimOne(store)
-      expect(second?.task.failures).toBe(0)
+      assert.equal(second?.task.failures, 0)
       now.pass(LEASE)
-      expect((await claimOne(store))?.task.failures).toBe(1)
+      assert.equal((await claimOne(store))?.task.failures, 1)
       now.pass(LEASE)
-      expect((await claimOne(store))?.task.failures).toBe(2)
+      assert.equal((await claimOne(store))?.task.failures, 2)
     })
 
     it('counts turns that threw, and makes the task due after a pause', async () => {
       const { fence } = await claimNew(store)
-      expect(await store.tasks.release(fence, 500, true)).toBe(true)
-      expect(await claimOne(store)).toBeUndefined()
+      assert.equal(await store.tasks.release(fence, 500, true), true)
+      assert.equal(await claimOne(store), undefined)
       now.pass(500)
-      expect((await claimOne(store))?.task.failures).toBe(1)
+      assert.equal((await claimOne(store))?.task.failures, 1)
     })
 
     it('resets the failure count when something is recorded, or the task waits for input', async () => {
       await claimNew(store, {}, LEASE)
       now.pass(LEASE)
       const second = await claimOne(store)
-      expect(second?.task.failures).toBe(1)
+      assert.equal(second?.task.failures, 1)
       if (second) await store.tasks.append(second.fence, 0, ['progress'])
       now.pass(LEASE)
       const third = await claimOne(store)
-      expect(third?.task.failures).toBe(1)
+      assert.equal(third?.task.failures, 1)
       if (third) await store.tasks.park(third.fence, openSlots([], inputs('a')))
       await store.tasks.deliver(third?.fence.id ?? '', alice, answers({ a: '1' }))
-      expect((await claimOne(store))?.task.failures).toBe(0)
+      assert.equal((await claimOne(store))?.task.failures, 0)
     })
   })
 
   describe('journals', () => {
     it('D9 begin with the entries of the rounds before, and keep their order', async () => {
       const { fence, journal } = await claimNew(store, { journal: ['before 1', 'before 2'] })
-      expect(journal).toEqual(['before 1', 'before 2'])
+      assertEqual(journal, ['before 1', 'before 2'])
       await store.tasks.append(fence, 2, ['3', '4'])
       await store.tasks.append(fence, 4, ['5'])
       await store.tasks.release(fence, 0, false)
-      expect((await claimOne(other))?.journal).toEqual(['before 1', 'before 2', '3', '4', '5'])
+      assertEqual((await claimOne(other))?.journal, ['before 1', 'before 2', '3', '4', '5'])
     })
 
     it('may be large', async () => {
       const { fence } = await claimNew(store)
       const entries = Array.from({ length: 2000 }, (_, i) => `${i} ${'x'.repeat(i % 1000)}`)
       for (let i = 0; i < entries.length; i += 200)
-        expect(await store.tasks.append(fence, i, entries.slice(i, i + 200))).toBe(true)
-      expect(await store.tasks.append(fence, 2000, ['y'.repeat(2_000_000)])).toBe(true)
+        assert.equal(await store.tasks.append(fence, i, entries.slice(i, i + 200)), true)
+      assert.equal(await store.tasks.append(fence, 2000, ['y'.repeat(2_000_000)]), true)
       await store.tasks.release(fence, 0, false)
       const journal = (await claimOne(other))?.journal
-      expect(journal?.slice(0, 2000)).toEqual(entries)
-      expect(journal?.[2000]?.length).toBe(2_000_000)
+      assertEqual(journal?.slice(0, 2000), entries)
+      assert.equal(journal?.[2000]?.length, 2_000_000)
     })
 
     it('refuse an entry at an index that is taken', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.append(fence, 0, ['first'])
-      await expect(store.tasks.append(fence, 0, ['other'])).rejects.toThrow()
+      await assert.rejects(store.tasks.append(fence, 0, ['other']))
       await store.tasks.release(fence, 0, false)
-      expect((await claimOne(other))?.journal).toEqual(['first'])
+      assertEqual((await claimOne(other))?.journal, ['first'])
     })
   })
 
@@ -440,18 +448,18 @@ export function describeWorkerContract(harness: StoreHarness): void {
               one.kind === hint.kind && (one.kind !== 'changed' || one.id === (hint as { id?: string }).id),
           )
       const { fence } = await claimNew(store)
-      expect(heard({ kind: 'due' })).toBe(true)
+      assert.equal(heard({ kind: 'due' }), true)
       await store.tasks.status(fence, 'm')
-      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      assert.equal(heard({ kind: 'changed', id: fence.id }), true)
       await store.tasks.park(fence, openSlots([], inputs('a')))
-      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      assert.equal(heard({ kind: 'changed', id: fence.id }), true)
       await store.tasks.deliver(fence.id, alice, answers({ a: '1' }))
-      expect(heard({ kind: 'due' })).toBe(true)
+      assert.equal(heard({ kind: 'due' }), true)
       await store.tasks.cancel(fence.id, alice)
-      expect(heard({ kind: 'changed', id: fence.id })).toBe(true)
+      assert.equal(heard({ kind: 'changed', id: fence.id }), true)
       stop()
       await claimNew(store)
-      expect(hints).toEqual([])
+      assertEqual(hints, [])
     })
   })
 }

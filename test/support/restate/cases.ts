@@ -1,5 +1,6 @@
 /** Everything that is tested on a real node of Restate, as cases that another process can run. */
 
+import assert from 'node:assert/strict'
 import { connect } from 'node:http2'
 import { createServer, type Server } from 'rondo'
 import { z } from 'zod'
@@ -8,10 +9,11 @@ import { createTaskId, type TaskTurnOutcome } from '../../../packages/rondo/src/
 import {
   afterEach,
   alice,
+  assertEqual,
+  assertMatch,
   beforeEach,
   type ContractCase,
   collect,
-  expect,
   inputs,
   it,
   newTask,
@@ -92,7 +94,7 @@ function describeOwn(restate: () => TestRestate): void {
     const port = await freePort()
     const endpoint = { port, url: balancer.url, identityKeys: [restate().identityKey] }
     const store = site.store({ endpoint, retryMs: 200 })
-    await expect(store.blobs.get('blob')).rejects.toMatchObject({ code: 'STORE_UNAVAILABLE' })
+    await assert.rejects(store.blobs.get('blob'), { code: 'STORE_UNAVAILABLE' })
     balancer.add(port)
     await until('the registration', () =>
       store.blobs.get('blob').then(
@@ -118,14 +120,14 @@ function describeOwn(restate: () => TestRestate): void {
       return now?.status === 'completed' ? now : undefined
     })
     await serving.stop()
-    expect(view.result).toBe('true')
+    assert.equal(view.result, 'true')
   })
 
   it('P15 deletes an expired task by a delayed call, and its owner forgets it', async () => {
     const engine = site.store().createEngine()
     const { id } = await engine.create(newTask({ ttlMs: 1_500 }))
-    expect(await rowsOf('Task')).toBeGreaterThan(0)
-    expect(await engine.list(alice, { limit: 5 })).toMatchObject([{ id }])
+    assert.ok((await rowsOf('Task')) > 0)
+    assertMatch(await engine.list(alice, { limit: 5 }), [{ id }])
     await until('the expiry', async () => (await engine.get(id, alice)) === undefined)
     await until('the deletion', async () => {
       const left = await fetch(`${restate().admin[0]}/query`, {
@@ -137,7 +139,7 @@ function describeOwn(restate: () => TestRestate): void {
       })
       return ((await left.json()) as { rows: unknown[] }).rows.length === 0
     })
-    expect(await engine.list(alice, { limit: 5 })).toEqual([])
+    assertEqual(await engine.list(alice, { limit: 5 }), [])
   })
 
   it('B8 deletes records of single use and blobs when they expire', async () => {
@@ -145,12 +147,12 @@ function describeOwn(restate: () => TestRestate): void {
     const expiresAt = Date.now() + 1_500
     const epoch = await store.once.epoch()
     const slot = { flow: 'flow', round: 1, digest: 'digest', epoch, expiresAt }
-    expect(await store.once.claim(slot, { claimant: 'one', holdMs: 100 })).toEqual({ kind: 'first' })
+    assertEqual(await store.once.claim(slot, { claimant: 'one', holdMs: 100 }), { kind: 'first' })
     await store.blobs.put('blob', 'sealed', expiresAt)
-    expect(await store.blobs.get('blob')).toBe('sealed')
+    assert.equal(await store.blobs.get('blob'), 'sealed')
     await until('the expiry', () => Date.now() >= expiresAt)
-    expect(await store.blobs.get('blob')).toBe(undefined)
-    expect(await store.once.claim(slot, { claimant: 'two', holdMs: 100 })).toEqual({
+    assert.equal(await store.blobs.get('blob'), undefined)
+    assertEqual(await store.once.claim(slot, { claimant: 'two', holdMs: 100 }), {
       kind: 'refused',
       reason: 'expired',
     })
@@ -164,26 +166,27 @@ function describeOwn(restate: () => TestRestate): void {
     const engine = site.store().createEngine({ maxOpenTasks: 3 })
     const made = await Promise.allSettled(Array.from({ length: 8 }, () => engine.create(newTask())))
     const codes = made.map((one) => (one.status === 'rejected' ? one.reason.code : 'created')).sort()
-    expect(codes).toEqual([...Array(5).fill('LIMIT_TASKS'), ...Array(3).fill('created')])
+    assertEqual(codes, [...Array(5).fill('LIMIT_TASKS'), ...Array(3).fill('created')])
     const [open] = await engine.list(alice, { limit: 1 })
-    expect(await engine.cancel(open?.id ?? '', alice)).toBe('cancelled')
+    assert.equal(await engine.cancel(open?.id ?? '', alice), 'cancelled')
     await until('room for another', () =>
       engine.create(newTask()).then(
         () => true,
         () => false,
       ),
     )
-    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS' })
+    await assert.rejects(engine.create(newTask()), { code: 'LIMIT_TASKS' })
   })
 
   it('J3 creates a task once, however often it is asked to, and for one owner', async () => {
     const engine = site.store().createEngine()
     const task = newTask()
     const views = await Promise.all([engine.create(task), engine.create(task), engine.create(task)])
-    expect(views.map(({ id, createdAt }) => [id, createdAt])).toEqual(
+    assertEqual(
+      views.map(({ id, createdAt }) => [id, createdAt]),
       Array(3).fill([task.id, views[0]?.createdAt]),
     )
-    await expect(engine.create({ ...task, owner: { tenant: 'a', principal: 'b' } })).rejects.toThrow()
+    await assert.rejects(engine.create({ ...task, owner: { tenant: 'a', principal: 'b' } }))
   })
 
   it('D4 removes an admission whose process died before the task existed, when the owner has reached the limit', async () => {
@@ -196,9 +199,9 @@ function describeOwn(restate: () => TestRestate): void {
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ id, at: time, expiresAt: time + 3_600_000, limit: 1 }),
     })
-    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS' })
+    await assert.rejects(engine.create(newTask()), { code: 'LIMIT_TASKS' })
     time += 120_000
-    expect(await engine.create(newTask())).toMatchObject({ status: 'working' })
+    assertMatch(await engine.create(newTask()), { status: 'working' })
   })
 
   it('E9 J3 wakes a task again whose worker was not heard of, although Restate delivered its turn', async () => {
@@ -222,7 +225,7 @@ function describeOwn(restate: () => TestRestate): void {
       return now?.status === 'completed' ? now : undefined
     })
     await serving.stop()
-    expect(view.result).toBe('half 1')
+    assert.equal(view.result, 'half 1')
   })
 
   it('J3 returns an ended task from memory, without Restate', async () => {
@@ -232,8 +235,9 @@ function describeOwn(restate: () => TestRestate): void {
     await until('the end', async () => (await engine.get(id, alice))?.status === 'completed')
     await serving.stop()
     await site.balancer.close()
-    expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: 'done' })
-    expect(await engine.get(id, { ...alice, principal: 'bob' }).catch(() => 'asked Restate')).toBe(
+    assertMatch(await engine.get(id, alice), { status: 'completed', result: 'done' })
+    assert.equal(
+      await engine.get(id, { ...alice, principal: 'bob' }).catch(() => 'asked Restate'),
       'asked Restate',
     )
   })
@@ -253,7 +257,7 @@ function describeOwn(restate: () => TestRestate): void {
       return now?.status === 'completed' ? now : undefined
     })
     await serving.stop()
-    expect(JSON.parse(view.result ?? '')).toEqual(['before', 'then', ...entries.map((_, i) => String(i))])
+    assertEqual(JSON.parse(view.result ?? ''), ['before', 'then', ...entries.map((_, i) => String(i))])
   })
 
   it('J3 shows an operator counts and summaries, and nothing sealed', async () => {
@@ -262,11 +266,11 @@ function describeOwn(restate: () => TestRestate): void {
     const serving = await engine.serve(async () => ({ kind: 'park', inputs: new Map([['name', 'SEALED']]) }))
     const { id } = await engine.create(newTask({ head: 'SEALED', journal: ['SEALED'] }))
     await until('the question', async () => (await engine.get(id, alice))?.status === 'input_required')
-    expect(await store.tasks.stats()).toEqual({ due: 0, oldestDueMs: 0, running: 0, parked: 1 })
+    assertEqual(await store.tasks.stats(), { due: 0, oldestDueMs: 0, running: 0, parked: 1 })
     const listed = await store.tasks.list({})
-    expect(listed).toMatchObject([{ id, status: 'input_required', openKeys: ['name'], entries: 1 }])
-    expect(JSON.stringify(listed).includes('SEALED')).toBe(false)
-    expect(await store.tasks.list({ id: createTaskId() })).toEqual([])
+    assertMatch(listed, [{ id, status: 'input_required', openKeys: ['name'], entries: 1 }])
+    assert.equal(JSON.stringify(listed).includes('SEALED'), false)
+    assertEqual(await store.tasks.list({ id: createTaskId() }), [])
     await serving.stop()
   })
 
@@ -302,10 +306,10 @@ function describeOwn(restate: () => TestRestate): void {
     }
     const paths = [`/invoke/${site.namespace}Turn/run`, `/invoke/${site.namespace}Task/settle`, '/discover']
     for (const path of paths) {
-      expect(await knock(signed.port, path, kinds)).toBe(401)
-      expect(await knock(signed.port, path, forged)).toBe(401)
+      assert.equal(await knock(signed.port, path, kinds), 401)
+      assert.equal(await knock(signed.port, path, forged), 401)
       // Control: an endpoint without keys takes such requests seriously.
-      expect(await knock(open.port, path, kinds)).not.toBe(401)
+      assert.notEqual(await knock(open.port, path, kinds), 401)
     }
   })
 
@@ -320,8 +324,8 @@ function describeOwn(restate: () => TestRestate): void {
       })
       return response.status
     }
-    expect([await post('Turn/run'), await post(`Task/${id}/expire`)]).toEqual([400, 400])
-    expect(await engine.get(id, alice)).toMatchObject({ status: 'working' })
+    assertEqual([await post('Turn/run'), await post(`Task/${id}/expire`)], [400, 400])
+    assertMatch(await engine.get(id, alice), { status: 'working' })
   })
 }
 
@@ -360,14 +364,17 @@ function describeServers(restate: () => TestRestate): void {
       const world = createWorld()
       const server = declare(scenario, world)
       const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
-      expect(created.result).toMatchObject({ resultType: 'task', status: 'working' })
+      assertMatch(created.result, { resultType: 'task', status: 'working' })
       const ended = await follow(server, String(created.result?.taskId), scenario.script)
-      expect(ended).toMatchObject({
+      assertMatch(ended, {
         status: 'completed',
         result: { resultType: 'complete', content: [{ text: scenario.text }] },
       })
-      expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
-      expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
+      assertEqual(world.effects, await effectsUnderToken(scenario, randomId))
+      assertEqual(
+        world.effects.map(({ name }) => name),
+        scenario.effects,
+      )
     })
   }
 
@@ -379,7 +386,7 @@ function describeServers(restate: () => TestRestate): void {
     const created = await send(first, 'tools/call', { name: scenario.target, arguments: scenario.args })
     await first.close()
     const second = declare(scenario, world)
-    expect(await follow(second, String(created.result?.taskId), scenario.script)).toMatchObject({
+    assertMatch(await follow(second, String(created.result?.taskId), scenario.script), {
       status: 'completed',
       result: { content: [{ text: scenario.text }] },
     })
@@ -405,11 +412,11 @@ function describeServers(restate: () => TestRestate): void {
     const call = { name: 'secret', arguments: { card: 'canary-argument' } }
     const { result } = await send(server, 'tools/call', call)
     const ended = await follow(server, String(result?.taskId), { word: { value: 'canary-answer' } })
-    expect(JSON.stringify(ended)).toContain('canary-result canary-answer')
+    assert.ok(JSON.stringify(ended).includes('canary-result canary-answer'))
     const text = passed.join('')
     // What passes can be read: the key of the question is not sealed.
-    expect(text).toContain('"word"')
-    expect(text.includes('canary')).toBe(false)
+    assert.ok(text.includes('"word"'))
+    assert.equal(text.includes('canary'), false)
   })
 
   it('J3 a server is ready when Restate reaches it, and says what is wrong otherwise', async () => {
@@ -417,7 +424,7 @@ function describeServers(restate: () => TestRestate): void {
     server.tool('go', {}, () => 'went')
     const listening = await server.listen({ port: 0, signals: false, ready: '/readyz' })
     const ready = async () => (await fetch(new URL('/readyz', listening.url))).status
-    expect(await ready()).toBe(200)
+    assert.equal(await ready(), 200)
     await site.balancer.close()
     await until('the loss', async () => (await ready()) === 503)
   })
