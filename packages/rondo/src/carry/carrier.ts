@@ -11,7 +11,6 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import type { Listed } from '../lib/collection.ts'
 import { canonicalJson } from '../lib/json.ts'
 import type { RoundEvent } from '../log/event.ts'
 import type { FlowCall, Line, Principal } from '../protocol/call.ts'
@@ -64,7 +63,7 @@ export interface Carrier<From, To, R extends Round = Round> {
 }
 
 /** One request of a flow, with the journal it begins with. */
-export interface Round extends Listed {
+export interface Round {
   readonly host: FlowHost
   readonly call: FlowCall
   readonly target: Target

@@ -4,7 +4,6 @@
  */
 
 import type { Journal } from '../journal/journal.ts'
-import type { Listed, Roster } from '../lib/collection.ts'
 import type { LogFacts, RoundEvent, RoundLine } from '../log/event.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
@@ -81,7 +80,7 @@ export interface TaskHost {
 }
 
 /** A round whose handler is running, as far as the watch for slow ones needs it. */
-export interface RunningRound extends Listed {
+export interface RunningRound {
   readonly call: { readonly method: FlowMethod; readonly target: string }
   readonly target: { readonly label?: string }
   readonly beginning: { readonly flow: string; readonly round: number }
@@ -125,7 +124,7 @@ export interface FlowHost {
   /** Names this process in the log and in the store. */
   readonly instance: string
   /** Rounds whose handlers are running. */
-  readonly running: Roster<RunningRound>
+  readonly running: Set<RunningRound>
   /** True once this process was told to stop. */
   readonly draining: boolean
   /** Calls `listener` when this process is told to stop; returns a function that undoes this. */

@@ -1,4 +1,4 @@
-/** Collections for what passes through a server at the pace of its requests, and for bytes at the pace of their sender. */
+/** Collections with a limit or an end: what is remembered, the calls in flight, and bytes at the pace of their sender. */
 
 export interface Memo<V> {
   get(key: string): V | undefined
@@ -28,54 +28,8 @@ export function createMemo<V>(size: number): Memo<V> {
   }
 }
 
-/** What can be on a roster, on one at a time. */
-export interface Listed {
-  /** Its place on the roster, which alone writes it. */
-  place?: number
-}
-
-/**
- * A set of what is in flight. A `Set` would do, if its members did not come and go with every request: it moves to a new table
- * every few dozen additions, and V8 links each table to its successor. Once one of them is old, all later ones, and every
- * request that was in flight when one was left, survive until the next full collection.
- */
-export interface Roster<T extends Listed> extends Iterable<T> {
-  readonly size: number
-  has(item: T): boolean
-  add(item: T): void
-  /** Returns false if it was not on the roster. */
-  delete(item: T): boolean
-}
-
-export function createRoster<T extends Listed>(): Roster<T> {
-  const items: T[] = []
-  const has = (item: T): boolean => item.place !== undefined && items[item.place] === item
-  return {
-    get size() {
-      return items.length
-    },
-    has,
-    add(item) {
-      if (!has(item)) item.place = items.push(item) - 1
-    },
-    delete(item) {
-      if (!has(item)) return false
-      const { place = 0 } = item
-      const last = items.pop()
-      if (last !== undefined && last !== item) {
-        items[place] = last
-        last.place = place
-      }
-      item.place = undefined
-      return true
-    },
-    // A copy: whoever looks at an item may take it off.
-    [Symbol.iterator]: () => [...items][Symbol.iterator](),
-  }
-}
-
 /** The calls that somebody is serving. */
-export interface InFlight<T extends Listed> {
+export interface InFlight<T> {
   enter(call: T): void
   leave(call: T): void
   /** Resolves as soon as no call is in flight. */
@@ -86,8 +40,8 @@ export interface InFlight<T extends Listed> {
 type Watch<T> = (calls: () => Iterable<T>, onIdle?: () => void) => void
 
 /** `watch` starts with a call and ends by itself when none is left; if the calls are `isolated`, each has its own. */
-export function createInFlight<T extends Listed>(watch?: Watch<T>, isolated = false): InFlight<T> {
-  const calls = createRoster<T>()
+export function createInFlight<T>(watch?: Watch<T>, isolated = false): InFlight<T> {
+  const calls = new Set<T>()
   let waiting: (() => void)[] = []
   let watched = watch === undefined
   return {

@@ -5,7 +5,7 @@ import { callTool, createEchoService } from '../../../../test/support/echo-servi
 import { startOlder } from '../../../../test/support/older-server.ts'
 import { messagesOf } from '../../../../test/support/post.ts'
 import type { FlowLimits, FlowPlatform, RunningRound } from '../carry/host.ts'
-import { createInFlight, createRoster } from '../lib/collection.ts'
+import { createInFlight } from '../lib/collection.ts'
 import type { LogFacts } from '../log/event.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -355,7 +355,7 @@ describe('I2 a handler that does not end', () => {
     const call = { method: 'tools/call', target: 'index' } as const
     const beginning = { flow: 'f1', round: 2 }
     const round = { call, target: {}, beginning, began: 0, task: { task: 't1', turn: 3 } }
-    const running = createRoster<RunningRound>()
+    const running = new Set<RunningRound>()
     running.add(round)
     const slow = createSlowHandlers({
       running,

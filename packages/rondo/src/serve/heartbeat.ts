@@ -17,10 +17,9 @@ import { justAbove } from '../carry/push.ts'
 import { placeOf, subjectOf } from '../carry/report.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
-import type { Listed } from '../lib/collection.ts'
 
 /** A call in flight, as far as the watch needs it. */
-export interface WatchedCall extends Listed {
+export interface WatchedCall {
   readonly call?: { readonly progressToken?: string | number }
   readonly line?: WatchedLine
 }

@@ -12,7 +12,6 @@ import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
 import { isStoreFault, misuse } from '../errors.ts'
 import { createEvery, idle } from '../lib/clock.ts'
-import { createRoster } from '../lib/collection.ts'
 import { isRecord } from '../lib/json.ts'
 import { quietly } from '../lib/quietly.ts'
 import { drawId } from '../lib/random.ts'
@@ -99,7 +98,7 @@ export function createHost(
     silent: written.observer.event === undefined && observer?.event === undefined,
     observer,
     instance,
-    running: createRoster<RunningRound>(),
+    running: new Set<RunningRound>(),
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
