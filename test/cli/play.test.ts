@@ -180,6 +180,13 @@ describe('rondo play', () => {
     expect((await home.run(['tools', url])).stdout).toContain('Back')
   })
 
+  it('serves a file that sends messages of its own to its parent', async () => {
+    writeServer('Hello')
+    appendFileSync(file, `\nprocess.send?.(null); process.send?.('hello')`)
+    const [, url = ''] = await play('--no-watch').hear(SERVING)
+    expect((await home.run(['tools', url])).stdout).toContain('Hello')
+  })
+
   it('T23 listens on loopback, and refuses pages of other sites', async () => {
     writeServer('Hello')
     const { hear } = play('--no-watch')

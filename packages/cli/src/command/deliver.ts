@@ -14,7 +14,9 @@ import { scriptArgs } from '../connection.ts'
 import { sayDelivery } from '../console/event.ts'
 import { serverEnv } from '../home.ts'
 import { type Io, printJson, readStdin, tell } from '../io.ts'
-import { firstReport, isFile } from './play.ts'
+import type { ServeReport } from '../serve-file.ts'
+import { firstReport } from '../server-process.ts'
+import { isFile } from './play.ts'
 
 export const deliverCommand: Command = {
   name: 'deliver',
@@ -99,6 +101,8 @@ async function deliverAt(
   throw new CommandError('failed', `Cannot deliver at ${origin}: ${reason}`)
 }
 
+type Delivered = Extract<ServeReport, { kind: 'delivered' | 'failed' }>
+
 async function deliverIn(io: Io, path: string, hook: string, event: string): Promise<EventDelivery> {
   const child = spawn(process.execPath, [...scriptArgs(path, ['deliver', hook, event])], {
     cwd: io.cwd,
@@ -108,10 +112,9 @@ async function deliverIn(io: Io, path: string, hook: string, event: string): Pro
   const stop = (): void => void child.kill('SIGKILL')
   io.signal.addEventListener('abort', stop, { once: true })
   try {
-    const report = await firstReport(child)
+    const report = await firstReport<Delivered>(child, ['delivered', 'failed'])
     if (report.kind === 'delivered') return report.delivery
-    const message = 'message' in report ? report.message : 'The file serves by itself'
-    throw new CommandError('failed', `Cannot deliver with ${path}:\n${message}`)
+    throw new CommandError('failed', `Cannot deliver with ${path}:\n${report.message}`)
   } finally {
     io.signal.removeEventListener('abort', stop)
     stop()

@@ -3,8 +3,7 @@
  * a reload, because the keys stay the same. A file that fails is reported, and loaded again after the next change.
  */
 
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
+import type { ChildProcess } from 'node:child_process'
 import { statSync, watch } from 'node:fs'
 import { dirname, resolve, sep } from 'node:path'
 import { JSON_OPTION } from '../call-setup.ts'
@@ -13,6 +12,7 @@ import { scriptArgs } from '../connection.ts'
 import { serverEnv } from '../home.ts'
 import { type Io, printJson, tell } from '../io.ts'
 import type { ServeReport } from '../serve-file.ts'
+import { endProcess, firstReport, startProcess } from '../server-process.ts'
 
 export const playCommand: Command = {
   name: 'play',
@@ -73,6 +73,8 @@ interface PlayerOptions {
   readonly env: Readonly<Record<string, string>>
 }
 
+type Start = Exclude<ServeReport, { kind: 'delivered' }>
+
 /** `unusable`: the address is, and no change of the file helps. */
 type Started = 'serving' | 'failed' | 'unusable'
 
@@ -81,9 +83,6 @@ interface Player {
   reload(): void
   stop(): Promise<void>
 }
-
-/** Longer than a server takes to drain. */
-const STOP_MS = 12_000
 
 /**
  * Runs the server in a process of its own, one at a time: the old process has released the port before the new one starts.
@@ -100,13 +99,13 @@ function createPlayer(options: PlayerOptions): Player {
   const end = async (): Promise<void> => {
     const old = child
     child = undefined
-    if (old !== undefined) await stopChild(old)
+    if (old !== undefined) await endProcess(old)
   }
   const start = async (): Promise<Started> => {
     if (stopped) return 'serving'
-    const started = launch(options, ['http', host, String(port)])
+    const started = startProcess(options.command(['http', host, String(port)]), io.cwd, options.env)
     child = started
-    const report = await firstReport(started)
+    const report = await firstReport<Start>(started, ['listening', 'failed', 'unusable'])
     // Stopped in the meantime; `stop` waits for its end.
     if (child !== started) return 'serving'
     if (report.kind === 'failed') {
@@ -126,7 +125,6 @@ function createPlayer(options: PlayerOptions): Player {
       child = undefined
       tell(io, `The server of ${options.path} exited (${signal ?? `exit code ${code}`}).`)
     })
-    if (report.kind !== 'listening') return 'failed'
     port = report.port
     if (options.json) printJson(io, { url: report.url, file: options.path })
     else tell(io, `Serving ${options.path} at ${report.url}`)
@@ -166,43 +164,6 @@ function inOptions(message: string): string {
   return message
     .replace('with PORT or listen({ port })', 'with --port N')
     .replace('with listen({ host })', 'with --host ADDRESS')
-}
-
-function launch({ command, env, io }: PlayerOptions, entrance: readonly string[]): ChildProcess {
-  return spawn(process.execPath, [...command(entrance)], {
-    cwd: io.cwd,
-    env: { ...env },
-    // Its log goes to our stderr. Its own process group, so that Ctrl-C reaches it only through us.
-    stdio: ['ignore', 2, 2, 'ipc'],
-    detached: process.platform !== 'win32',
-  })
-}
-
-export async function firstReport(child: ChildProcess): Promise<ServeReport> {
-  const settled = new AbortController()
-  const { signal } = settled
-  try {
-    // Rejects if the process cannot be started.
-    return await Promise.race([
-      once(child, 'message', { signal }).then(([report]) => report as ServeReport),
-      once(child, 'exit', { signal }).then(([code, by]): ServeReport => {
-        return { kind: 'failed', message: `The process exited (${by ?? `exit code ${code}`})` }
-      }),
-    ])
-  } catch (error) {
-    return { kind: 'failed', message: (error as Error).message }
-  } finally {
-    settled.abort()
-  }
-}
-
-async function stopChild(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
-  const gone = once(child, 'exit')
-  const kill = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
-  child.kill('SIGTERM')
-  await gone
-  clearTimeout(kill)
 }
 
 const SOURCES = /\.(?:[cm]?[jt]s|[jt]sx|json)$/

@@ -6,9 +6,10 @@
  * one keeps serving. fleet 2: No process outlives the supervisor: each also exits when its IPC channel closes.
  */
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import type { Io } from '../io.ts'
+import { endProcess, firstReport, startProcess } from '../server-process.ts'
 import type {
   DeliveryReport,
   Happening,
@@ -56,6 +57,8 @@ export interface Up {
   readonly port: number
 }
 
+type FirstMessage = Extract<InstanceMessage, { kind: 'listening' | 'failed' }>
+
 interface Slot {
   readonly name: string
   child?: ChildProcess
@@ -68,8 +71,6 @@ interface Slot {
   crashes: number
 }
 
-/** Longer than a server takes to drain. */
-const STOP_MS = 12_000
 const MAX_CRASHES = 5
 
 export function createFleet(options: FleetOptions): LocalFleet {
@@ -95,12 +96,7 @@ export function createFleet(options: FleetOptions): LocalFleet {
   const find = (name: string): Slot | undefined => slots.find((slot) => slot.name === name)
 
   function launch(slot: Slot): ChildProcess {
-    const child = spawn(process.execPath, [...options.args], {
-      cwd: options.io.cwd,
-      env: { ...options.env },
-      stdio: ['ignore', 2, 2, 'ipc'],
-      detached: process.platform !== 'win32',
-    })
+    const child = startProcess(options.args, options.io.cwd, options.env)
     alive.add(child)
     child.once('exit', () => alive.delete(child))
     child.on('error', () => alive.delete(child))
@@ -119,7 +115,7 @@ export function createFleet(options: FleetOptions): LocalFleet {
       slot.state = 'starting'
       tell(slot)
     }
-    const message = await firstMessage(child)
+    const message = await firstReport<FirstMessage>(child, ['listening', 'failed'])
     if (message.kind === 'failed' || stopped) {
       await endProcess(child)
       const reason = message.kind === 'failed' ? message.message : undefined
@@ -286,30 +282,4 @@ function deliverTo(
     child.on('message', read).once('exit', gone)
     child.send(message, (error) => error && gone())
   })
-}
-
-async function firstMessage(
-  child: ChildProcess,
-): Promise<Extract<InstanceMessage, { kind: 'listening' | 'failed' }>> {
-  return await new Promise((done) => {
-    child.on('message', (message: InstanceMessage) => {
-      if (message.kind === 'listening' || message.kind === 'failed') done(message)
-    })
-    child.once('exit', (code, signal) =>
-      done({
-        kind: 'failed',
-        message: `The process exited while it loaded the file (${signal ?? `exit code ${code}`})`,
-      }),
-    )
-    child.once('error', (error) => done({ kind: 'failed', message: error.message }))
-  })
-}
-
-async function endProcess(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined) return
-  const gone = once(child, 'exit')
-  const kill = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
-  child.kill('SIGTERM')
-  await gone
-  clearTimeout(kill)
 }
