@@ -3,6 +3,7 @@
 import type { ServerOptions, Store } from 'rondo'
 import type { Bus, RecordStore } from 'rondo/store'
 import { expect, it } from 'vitest'
+import { z } from 'zod'
 import { RondoError } from '../../packages/rondo/src/errors.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
@@ -544,4 +545,35 @@ it('R11 a store that is away is a 503 in sessions, and two lines in the log, wha
   expect(warnings?.[1]).toMatchObject({
     message: expect.stringMatching(/^The store works again after [\d.]+ s; 5 requests failed meanwhile$/),
   })
+})
+
+it('J1 N2 a heavy call that another instance takes over leaves nothing counted there', async () => {
+  const store = createMemoryStore()
+  // Enough for one such call at a time.
+  const room = 300_000
+  const limits = { maxWeightInFlight: room, maxWeightInFlightPerCaller: room, maxMessageWeight: room }
+  const fleet = await startFleet(2, () => ({ store, ...limits }))
+  const { connect, route, instances } = fleet
+  for (const { server } of instances)
+    server.tool('keep', { input: z.object({ text: z.string() }) }, async ({ text }, ctx) => {
+      const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
+      return `${name} has ${text.length}`
+    })
+  const client = await connect()
+  const heavy = (id: number): Message => ({
+    ...{ jsonrpc: '2.0', id, method: 'tools/call' },
+    params: { name: 'keep', arguments: { text: 'x'.repeat(100_000) } },
+  })
+  route(0)
+  const stream = await client.post(heavy(5))
+  const id = await questionOf(stream)
+  fleet.vanish(0)
+  await stream.drop()
+  route(1)
+  const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
+  route(1)
+  await client.respond(id, named('Ada'))
+  expect(await responseOf(resumed)).toMatchObject({ result: { content: [{ text: 'Ada has 100000' }] } })
+  route(1)
+  expect(await questionOf(await client.post(heavy(6)))).toBeDefined()
 })
