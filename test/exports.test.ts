@@ -7,7 +7,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { describe, expect, it } from 'vitest'
-import { readDocComments } from './support/doc-comments.ts'
+import { markedCode } from '../scripts/fill-docs.ts'
+import { readDocComments, readExample } from './support/doc-comments.ts'
 import { readSubpaths } from './support/package-exports.ts'
 import { findUnnamedTypes } from './support/public-types.ts'
 import { type ExportedNames, readExports } from './support/scan-imports.ts'
@@ -42,6 +43,40 @@ describe('the values that an entry exports', () => {
     const comments = readDocComments(source)
     expect([...comments.keys()].sort()).toEqual(listed[specifier]?.values)
     expect([...comments].filter(([, comment]) => !comment).map(([name]) => name)).toEqual([])
+  })
+
+  /** `npm run types` compiles the regions of that file. */
+  const compiled = new Map([['examples/exports.ts', readFileSync('examples/exports.ts', 'utf8')]])
+
+  it.each(subpaths)('$specifier shows a compiled example of each of its values', ({ source }) => {
+    for (const [name, comment = ''] of readDocComments(source)) {
+      const region = markedCode(compiled, 'examples/exports.ts', name)
+      expect(region, `examples/exports.ts#${name}`).toBeDefined()
+      expect(readExample(comment), `@example of ${name}`).toBe(region)
+    }
+  })
+
+  it('control: the example of a comment is read as it is compiled', () => {
+    const comments = readDocComments('in.ts', (file) =>
+      file === 'in.ts'
+        ? "export { a, b } from './a.ts'"
+        : `
+        /**
+         * Says what a is.
+         *
+         * @example
+         * \`\`\`ts
+         * if (x) {
+         *   a()
+         * }
+         * \`\`\`
+         */
+        export function a() {}
+        /** Says what b is. */
+        export function b() {}`,
+    )
+    expect(readExample(comments.get('a') ?? '')).toBe('if (x) {\n  a()\n}')
+    expect(readExample(comments.get('b') ?? '')).toBeUndefined()
   })
 
   it('control: a value without a doc comment directly above it is found', () => {

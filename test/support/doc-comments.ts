@@ -39,6 +39,11 @@ export function readDocComments(
   return found
 }
 
+/** The code in a comment's `@example`. */
+export function readExample(comment: string): string | undefined {
+  return /^@example\n```ts\n(.*?)\n```$/ms.exec(comment)?.[1]
+}
+
 function commentOf(file: string, name: string, read: (file: string) => string): string | undefined {
   const { body, comments } = parse(file, read)
   const node = body.find(({ declaration }) => declaresIn(declaration).includes(name))
@@ -47,7 +52,12 @@ function commentOf(file: string, name: string, read: (file: string) => string): 
   const last = comments.findLast(({ end }) => end <= node.start)
   const isDoc =
     last?.type === 'Block' && last.value.startsWith('*') && text.slice(last.end, node.start).trim() === ''
-  return isDoc ? last.value.replace(/^[\s*]+/gm, '').trim() : undefined
+  return isDoc
+    ? last.value
+        .slice(1)
+        .replace(/^[ \t]*\* ?/gm, '')
+        .trim()
+    : undefined
 }
 
 const declaresIn = (node: Declaration | null | undefined): string[] =>

@@ -61,7 +61,19 @@ export interface RestateStoreOptions {
   now?: () => number
 }
 
-/** Creates a store whose tasks run on Restate. Needs the package `@restatedev/restate-sdk` and Node 22. */
+/**
+ * Creates a store whose tasks run on Restate. Needs the package `@restatedev/restate-sdk` and Node 22.
+ *
+ * @example
+ * ```ts
+ * const store = createRestateStore({
+ *   ingress: ['http://restate-1:8080'],
+ *   admin: 'http://restate-1:9070',
+ *   endpoint: { host: '0.0.0.0', port: 9080, url: 'http://workers:9080', identityKeys: ['publickeyv1_…'] },
+ * })
+ * const server = createServer({ name: 'tables', version: '1.0.0', store })
+ * ```
+ */
 export function createRestateStore(options: RestateStoreOptions): EngineStore {
   return assembleStore(options, { defineTask: (names) => createTaskObject(names), deliver: (run) => run })
 }

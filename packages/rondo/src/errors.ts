@@ -221,7 +221,19 @@ export interface RondoErrorOptions {
   cause?: unknown
 }
 
-/** A call cannot proceed. `code` is stable; `message` is for the author and the log. */
+/**
+ * A call cannot proceed. `code` is stable; `message` is for the author and the log.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await client.callTool('book')
+ * } catch (error) {
+ *   if (error instanceof RondoError && error.code === 'PEER_UNREACHABLE') return 'Try again later.'
+ *   throw error
+ * }
+ * ```
+ */
 export class RondoError extends Error {
   readonly code: ErrorCode
   // Members that are not given are not there: Node prints every one of an error that nobody catches.
@@ -338,7 +350,14 @@ export function isStoreFault(error: unknown): error is RondoError {
   return error instanceof RondoError && (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_SCHEMA')
 }
 
-/** A failure of the tool itself whose message is meant for the client: it becomes an `isError` result with this text. */
+/**
+ * A failure of the tool itself whose message is meant for the client: it becomes an `isError` result with this text.
+ *
+ * @example
+ * ```ts
+ * throw new ToolError('There is no table for 40 people.')
+ * ```
+ */
 export class ToolError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options)
@@ -346,7 +365,14 @@ export class ToolError extends Error {
   }
 }
 
-/** The user said no to a question. Uncaught, it ends the call politely. */
+/**
+ * The user said no to a question. Uncaught, it ends the call politely.
+ *
+ * @example
+ * ```ts
+ * if (error instanceof InputDeclined) return 'Nothing was booked.'
+ * ```
+ */
 export class InputDeclined extends ToolError {
   readonly key: string
   constructor(key: string) {
@@ -356,7 +382,14 @@ export class InputDeclined extends ToolError {
   }
 }
 
-/** The event for a hook does not fit its schema. Uncaught, it ends the call politely. */
+/**
+ * The event for a hook does not fit its schema. Uncaught, it ends the call politely.
+ *
+ * @example
+ * ```ts
+ * if (error instanceof EventRejected) return `The payment cannot be read: ${error.problem}`
+ * ```
+ */
 export class EventRejected extends ToolError {
   readonly key: string
   /** What is wrong with the event. */
@@ -369,7 +402,14 @@ export class EventRejected extends ToolError {
   }
 }
 
-/** No event came for a hook within its time. Uncaught, it ends the call politely. */
+/**
+ * No event came for a hook within its time. Uncaught, it ends the call politely.
+ *
+ * @example
+ * ```ts
+ * if (error instanceof EventExpired) return 'Nobody paid in time.'
+ * ```
+ */
 export class EventExpired extends ToolError {
   readonly key: string
   constructor(key: string) {
@@ -379,7 +419,14 @@ export class EventExpired extends ToolError {
   }
 }
 
-/** The user dismissed a question without answering. Uncaught, it ends the call politely. */
+/**
+ * The user dismissed a question without answering. Uncaught, it ends the call politely.
+ *
+ * @example
+ * ```ts
+ * if (error instanceof InputCancelled) return 'Ask again when you are ready.'
+ * ```
+ */
 export class InputCancelled extends ToolError {
   readonly key: string
   constructor(key: string) {
@@ -389,7 +436,14 @@ export class InputCancelled extends ToolError {
   }
 }
 
-/** Nobody answered a question within its time. Uncaught, it ends the call politely. */
+/**
+ * Nobody answered a question within its time. Uncaught, it ends the call politely.
+ *
+ * @example
+ * ```ts
+ * if (error instanceof InputExpired) return 'Booked any seat.'
+ * ```
+ */
 export class InputExpired extends ToolError {
   readonly key: string
   constructor(key: string) {

@@ -32,7 +32,16 @@ export interface StoreContractOptions {
   readonly seed?: number
 }
 
-/** Returns cases for what a store must do. Run every case with your test runner; each creates and closes a database of its own. */
+/**
+ * Returns cases for what a store must do. Run every case with your test runner; each creates and closes a database of its own.
+ *
+ * @example
+ * ```ts
+ * describe('my store', () => {
+ *   for (const { name, run } of storeContract(harness)) it(name, run)
+ * })
+ * ```
+ */
 export function storeContract(
   harness: StoreHarness,
   { modelRuns = 10, seed = testSeed() }: StoreContractOptions = {},
@@ -50,7 +59,16 @@ export function storeContract(
   ]
 }
 
-/** Returns cases for what the optional parts of a store for a fleet must do: `records` and `bus`. Run them if your store has these parts. */
+/**
+ * Returns cases for what the optional parts of a store for a fleet must do: `records` and `bus`. Run them if your store has these parts.
+ *
+ * @example
+ * ```ts
+ * describe('my store in a fleet', () => {
+ *   for (const { name, run } of fleetContract(harness)) it(name, run)
+ * })
+ * ```
+ */
 export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
   const { name } = harness
   return [
@@ -59,7 +77,16 @@ export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
   ]
 }
 
-/** Returns cases for what an engine must do, whether or not a store is behind it. */
+/**
+ * Returns cases for what an engine must do, whether or not a store is behind it.
+ *
+ * @example
+ * ```ts
+ * describe('my engine', () => {
+ *   for (const { name, run } of engineContract(engine)) it(name, run)
+ * })
+ * ```
+ */
 export function engineContract(harness: EngineHarness): readonly ContractCase[] {
   return collect(`${harness.name}: engine`, () => describeEngineContract(harness))
 }

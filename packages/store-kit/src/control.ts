@@ -233,7 +233,16 @@ function weakenStores(harness: StoreHarness, { weaken }: Fault): StoreHarness {
   }
 }
 
-/** Returns cases that pass if `storeContract` finds faults put in front of your store. Run them beside the contract itself. */
+/**
+ * Returns cases that pass if `storeContract` finds faults put in front of your store. Run them beside the contract itself.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of my store', () => {
+ *   for (const { name, run } of storeControls(harness)) it(name, run)
+ * })
+ * ```
+ */
 export function storeControls(harness: StoreHarness): readonly ContractCase[] {
   const controls = FAULTS.map((fault) => ({
     group: `${harness.name}: controls`,
@@ -281,7 +290,16 @@ const ENGINE_FAULTS: readonly EngineFault[] = [
   },
 ]
 
-/** Returns cases that pass if `engineContract` finds faults put in front of your engine. Run them beside the contract itself. */
+/**
+ * Returns cases that pass if `engineContract` finds faults put in front of your engine. Run them beside the contract itself.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of my engine', () => {
+ *   for (const { name, run } of engineControls(engine)) it(name, run)
+ * })
+ * ```
+ */
 export function engineControls(harness: EngineHarness): readonly ContractCase[] {
   return ENGINE_FAULTS.map((fault) => {
     const faulty: EngineHarness = {
@@ -349,7 +367,16 @@ const FLEET_FAULTS: readonly FleetFault[] = [
   },
 ]
 
-/** Returns cases that pass if `fleetContract` finds faults put in front of your store. */
+/**
+ * Returns cases that pass if `fleetContract` finds faults put in front of your store.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of my store in a fleet', () => {
+ *   for (const { name, run } of fleetControls(harness)) it(name, run)
+ * })
+ * ```
+ */
 export function fleetControls(harness: StoreHarness): readonly ContractCase[] {
   return FLEET_FAULTS.map((fault) => {
     const faulty: StoreHarness = {

@@ -120,7 +120,17 @@ const SILENCE_MS = 10_000
 /** Never resolved: the server object gets the request itself. A loopback address passes a server's Host check. */
 const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
-/** Connects to an MCP server and negotiates a revision. */
+/**
+ * Connects to an MCP server and negotiates a revision.
+ *
+ * @example
+ * ```ts
+ * const client = await connect('https://tables.example.com/mcp', {
+ *   answers: { elicitation: { form: () => ({ action: 'accept', content: { seat: 'inside' } }) } },
+ * })
+ * const result = await client.callTool('book')
+ * ```
+ */
 export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
   assertOptions('connect', options, { ...CONNECT_OPTIONS, ...LIMITS })
   if (options.drafts === false && isDraft(options.mode ?? 'auto'))

@@ -38,7 +38,14 @@ export interface Limits {
   readonly maxPages: number
 }
 
-/** The limits of a client that sets none of its own: how long it waits, how often it may be asked, and how much it reads. */
+/**
+ * The limits of a client that sets none of its own: how long it waits, how often it may be asked, and how much it reads.
+ *
+ * @example
+ * ```ts
+ * const client = await connect('https://tables.example.com/mcp', { timeoutMs: 2 * LIMITS.timeoutMs })
+ * ```
+ */
 export const LIMITS: Limits = {
   maxRounds: 10,
   timeoutMs: 120_000,

@@ -362,7 +362,19 @@ export async function requestHeaders(
 /** Characters of a server's own words in a message of ours. */
 export const MAX_MESSAGE = 2_000
 
-/** The server responded with a JSON-RPC error, which `peer` holds unchanged. */
+/**
+ * The server responded with a JSON-RPC error, which `peer` holds unchanged.
+ *
+ * @example
+ * ```ts
+ * try {
+ *   await client.callTool('book')
+ * } catch (error) {
+ *   if (error instanceof PeerError) console.error(error.peer.code, error.peer.message)
+ *   throw error
+ * }
+ * ```
+ */
 export class PeerError extends RondoError {
   readonly peer: WireError
 

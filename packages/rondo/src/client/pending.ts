@@ -100,7 +100,14 @@ export interface PendingCall<R extends FlowRequest = FlowRequest> {
   readonly abandoned?: true
 }
 
-/** Returns the questions of a pending call that have no answer yet, in the server's order. */
+/**
+ * Returns the questions of a pending call that have no answer yet, in the server's order.
+ *
+ * @example
+ * ```ts
+ * for (const [name, question] of openQuestions(pending)) console.log(name, question.params)
+ * ```
+ */
 export function openQuestions(pending: PendingCall): [key: string, question: InputRequest][] {
   return Object.entries(pending.questions).filter(([key]) => !Object.hasOwn(pending.answers, key))
 }
@@ -108,6 +115,11 @@ export function openQuestions(pending: PendingCall): [key: string, question: Inp
 /**
  * Adds the answer to one question of a pending call, or replaces it, and returns the call with it. Refuses keys that were not asked
  * and answers of the wrong shape.
+ *
+ * @example
+ * ```ts
+ * const answered = answer(pending, 'seat', { action: 'accept', content: { seat: 'inside' } })
+ * ```
  */
 export function answer<R extends FlowRequest>(
   pending: PendingCall<R>,
@@ -127,6 +139,11 @@ export function answer<R extends FlowRequest>(
 /**
  * Abandons a pending call and drops its state and answers. The server holds nothing for it and is not notified. A task
  * continues until it is cancelled with `client.task(taskId).cancel()`.
+ *
+ * @example
+ * ```ts
+ * const abandoned = abandon(pending)
+ * ```
  */
 export function abandon<R extends FlowRequest>(pending: PendingCall<R>): PendingCall<R> {
   const { state: _, task: __, ...rest } = pending

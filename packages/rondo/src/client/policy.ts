@@ -76,7 +76,16 @@ function rewrite<R extends FlowRequest>(
   })
 }
 
-/** Refuses URLs of other hosts than these. `*.example.com` stands for every host below example.com. */
+/**
+ * Refuses URLs of other hosts than these. `*.example.com` stands for every host below example.com.
+ *
+ * @example
+ * ```ts
+ * const ours = await connect('https://tables.example.com/mcp', {
+ *   onRound: [allowUrlHosts(['*.example.com'])],
+ * })
+ * ```
+ */
 export function allowUrlHosts(hosts: readonly string[]): RoundPolicy {
   const exact = new Set(hosts.filter((host) => !host.startsWith('*.')).map((host) => host.toLowerCase()))
   const below = hosts.filter((host) => host.startsWith('*.')).map((host) => host.slice(1).toLowerCase())
@@ -100,6 +109,13 @@ export interface RoundBudget {
 /**
  * Refuses a server that asked `limit` rounds, counted over all its calls. Clients that are passed the same policy share the
  * count.
+ *
+ * @example
+ * ```ts
+ * const patient = await connect('https://tables.example.com/mcp', {
+ *   onRound: [maxRoundsPerServer(50, { withinMs: 60 * 60 * 1000 })],
+ * })
+ * ```
  */
 export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): RoundPolicy {
   const { withinMs = Number.POSITIVE_INFINITY, now = Date.now } = budget
@@ -116,7 +132,14 @@ export function maxRoundsPerServer(limit: number, budget: RoundBudget = {}): Rou
   }
 }
 
-/** Refuses forms with a field that looks like a password, a key or a token: those belong behind a URL. */
+/**
+ * Refuses forms with a field that looks like a password, a key or a token: those belong behind a URL.
+ *
+ * @example
+ * ```ts
+ * const careful = await connect('https://tables.example.com/mcp', { onRound: [noSecretsInForms()] })
+ * ```
+ */
 export function noSecretsInForms(): RoundPolicy {
   return ({ questions }) => {
     for (const [key, question] of Object.entries(questions)) {
@@ -135,7 +158,14 @@ function secretField(properties: unknown): string | undefined {
   return Object.keys(properties).find((name) => findSecret(name, properties[name]) !== undefined)
 }
 
-/** Refuses every round in which a server asks for sampling. */
+/**
+ * Refuses every round in which a server asks for sampling.
+ *
+ * @example
+ * ```ts
+ * const thrifty = await connect('https://tables.example.com/mcp', { onRound: [refuseSampling()] })
+ * ```
+ */
 export function refuseSampling(): RoundPolicy {
   return ({ questions }) => {
     const key = Object.keys(questions).find((one) => {

@@ -286,6 +286,12 @@ const BARE_ADDRESS = /^(?:\d{1,3}(?:\.\d{1,3}){3}|\[.*\])$/
 /**
  * Checks a URL that a server wants opened: https, or http on this machine, and no user name, which can make one host
  * look like another. Returns undefined if it is not safe. Nothing is fetched or opened here.
+ *
+ * @example
+ * ```ts
+ * const link = inspectLink('https://pay.example.com/42')
+ * if (!link) throw new Error('This link is not safe.')
+ * ```
  */
 export function inspectLink(text: string): Link | undefined {
   if (text.length > MAX_LENGTH || !URL.canParse(text)) return undefined

@@ -13,7 +13,14 @@ import type { InputRequests, InputResponse, InputResponses } from '../protocol/w
 import type { FlowRequest, PendingCall, PendingServer, PendingTask } from './pending.ts'
 import { isAnswerTo } from './question.ts'
 
-/** Reads a pending call from JSON text or from the value parsed from it. Throws INPUT_PENDING for anything else. */
+/**
+ * Reads a pending call from JSON text or from the value parsed from it. Throws INPUT_PENDING for anything else.
+ *
+ * @example
+ * ```ts
+ * const read = parsePending(JSON.stringify(pending))
+ * ```
+ */
 export function parsePending(value: unknown): PendingCall {
   const fields = typeof value === 'string' ? parseJson(value) : value
   if (!isRecord(fields)) throw unreadable('it is not an object')
@@ -123,7 +130,14 @@ const PURPOSE = 'rondo pending call, format 1'
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Encrypts a pending call. `key` is 32 random bytes, needed again to open it. Requires `node:crypto`. */
+/**
+ * Encrypts a pending call. `key` is 32 random bytes, needed again to open it. Requires `node:crypto`.
+ *
+ * @example
+ * ```ts
+ * const sealed = sealPending(pending, key)
+ * ```
+ */
 export function sealPending(pending: PendingCall, key: Uint8Array): string {
   assertKey(key)
   const { createCipheriv, randomBytes } = nodeCrypto()
@@ -133,7 +147,14 @@ export function sealPending(pending: PendingCall, key: Uint8Array): string {
   return PREFIX + Buffer.concat(sealed).toString('base64url')
 }
 
-/** Opens what `sealPending` returned. Anything else and any other key throw the same error. */
+/**
+ * Opens what `sealPending` returned. Anything else and any other key throw the same error.
+ *
+ * @example
+ * ```ts
+ * const opened = openPending(sealed, key)
+ * ```
+ */
 export function openPending(sealed: string, key: Uint8Array): PendingCall {
   assertKey(key)
   return parsePending(decrypt(sealed, key))

@@ -10,7 +10,14 @@ const UNSAFE =
 const LINE_BREAKS = /\r\n?|[\u0085\u2028\u2029]/g
 const LONE_SURROGATES = /\p{Cs}/gu
 
-/** Makes text from a server safe to show: without control characters and others that hide or reorder text. Line breaks and tabs stay. */
+/**
+ * Makes text from a server safe to show: without control characters and others that hide or reorder text. Line breaks and tabs stay.
+ *
+ * @example
+ * ```ts
+ * console.log(displayText(text))
+ * ```
+ */
 export function displayText(text: string): string {
   return text.replace(LINE_BREAKS, '\n').replace(UNSAFE, '').replace(LONE_SURROGATES, '\ufffd')
 }
@@ -23,6 +30,11 @@ export function oneLine(text: string): string {
 /**
  * Makes text from a server safe to show, and cuts it to `maxLength` characters. It becomes one line, unless `lines` says that line
  * breaks may stay.
+ *
+ * @example
+ * ```ts
+ * console.log(cleanText(text, 80))
+ * ```
  */
 export function cleanText(text: string, maxLength: number, lines: 'one' | 'many' = 'one'): string {
   // Cut first: the rest takes time in proportion to the length.

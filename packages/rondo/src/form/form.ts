@@ -22,7 +22,15 @@ export const UNSAFE_NAMES: ReadonlySet<string> = new Set(['__proto__', 'construc
 
 type Part = Readonly<Record<string, unknown>>
 
-/** Reads the `requestedSchema` of an elicitation. */
+/**
+ * Reads the `requestedSchema` of an elicitation.
+ *
+ * @example
+ * ```ts
+ * const { fields } = readForm(requestedSchema)
+ * for (const { title, required } of fields) console.log(title, required)
+ * ```
+ */
 export function readForm(schema: unknown): Form {
   const notes: string[] = []
   if (!isPart(schema) || !isPart(schema.properties)) {

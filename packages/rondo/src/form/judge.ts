@@ -166,7 +166,15 @@ function count(n: number, word: string): string {
   return `${n} ${word}${n === 1 ? '' : 's'}`
 }
 
-/** Checks one field of a form: a text as typed, or a value that is of the right type already. */
+/**
+ * Checks one field of a form: a text as typed, or a value that is of the right type already.
+ *
+ * @example
+ * ```ts
+ * const one = checkField(field, '42')
+ * if (!one.ok) console.log(one.message)
+ * ```
+ */
 export function checkField(field: Field, input: unknown): CheckedField {
   const value = coerce(field, input)
   if (value === undefined || value === null) {
@@ -176,7 +184,15 @@ export function checkField(field: Field, input: unknown): CheckedField {
   return message === undefined ? { ok: true, value: value as FieldValue } : { ok: false, message }
 }
 
-/** Checks all fields of a form by name. Values that no field asks for are left out. */
+/**
+ * Checks all fields of a form by name. Values that no field asks for are left out.
+ *
+ * @example
+ * ```ts
+ * const checked = checkForm(fields, values)
+ * if (!checked.ok) console.log(checked.problems)
+ * ```
+ */
 export function checkForm(fields: readonly Field[], values: Readonly<Record<string, unknown>>): CheckedForm {
   const content: [string, FieldValue][] = []
   const problems: FieldProblem[] = []
@@ -188,7 +204,14 @@ export function checkForm(fields: readonly Field[], values: Readonly<Record<stri
   return problems.length > 0 ? { ok: false, problems } : { ok: true, content: Object.fromEntries(content) }
 }
 
-/** Returns what a form shows before a person types: the defaults by the names of the fields. */
+/**
+ * Returns what a form shows before a person types: the defaults by the names of the fields.
+ *
+ * @example
+ * ```ts
+ * const values = { ...startValues(fields), ...typed }
+ * ```
+ */
 export function startValues(fields: readonly Field[]): Record<string, FieldValue> {
   return Object.fromEntries(
     fields.flatMap((field) => (field.default === undefined ? [] : [[field.name, field.default]])),

@@ -277,7 +277,21 @@ export interface JsonLogOptions {
   now?: () => number
 }
 
-/** Returns the log function that `log: 'json'` uses, for those who pass a function of their own and want the same lines. */
+/**
+ * Returns the log function that `log: 'json'` uses, for those who pass a function of their own and want the same lines.
+ *
+ * @example
+ * ```ts
+ * const toStderr = createJsonLog()
+ * const server = createServer({
+ *   name: 'tables',
+ *   version: '1.0.0',
+ *   log: (event) => {
+ *     if (event.level !== 'info') toStderr(event)
+ *   },
+ * })
+ * ```
+ */
 export function createJsonLog({
   write = (line) => writeToStandardError(() => `${line}\n`, true),
   authorErrors = false,
@@ -419,6 +433,11 @@ function endingOf({ method, target, outcome }: RoundLine): ReturnType<Ending> {
 /**
  * Returns the event as plain JSON, for another logger: errors are described as in `createJsonLog`. Time and level are left
  * to that logger.
+ *
+ * @example
+ * ```ts
+ * const shipped = createServer({ name: 'tables', version: '1.0.0', log: (event) => send(toLogRecord(event)) })
+ * ```
  */
 export function toLogRecord(
   event: LogEvent,

@@ -197,7 +197,23 @@ const CALLBACK_OPTIONS: Readonly<
   'resources/read': ['rondo.resource', VERSIONED],
 }
 
-/** Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks. */
+/**
+ * Creates what an official server needs for tools that ask: keys, limits, and wrappers for its callbacks.
+ *
+ * @example
+ * ```ts
+ * const rondo = createRondo({ audience: 'tables' })
+ * const server = rondo.mount(new McpServer({ name: 'tables', version: '1.0.0' }))
+ * server.registerTool(
+ *   'book',
+ *   { description: 'Books a table', inputSchema: z.object({}) },
+ *   rondo.tool(async (_, ctx) => {
+ *     const sure = await ctx.confirm('sure', 'Book a table for two?')
+ *     return { content: [{ type: 'text', text: sure ? 'Booked.' : 'Nothing was booked.' }] }
+ *   }),
+ * )
+ * ```
+ */
 export function createRondo(given: RondoOptions): Rondo {
   if (isMissing('@modelcontextprotocol/server')) {
     throw misuse(

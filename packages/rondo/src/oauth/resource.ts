@@ -104,7 +104,18 @@ const INTROSPECTION_OPTIONS: Readonly<Record<keyof IntrospectionOptions, true>> 
 /** Algorithms without a key, and with keys that an issuer cannot publish. */
 const SHARED = /^(?:none|hs\d+)$/i
 
-/** Verifies access tokens that are JSON Web Tokens, with the published keys of their issuer: pass it to `oauthResource` as `tokens`. */
+/**
+ * Verifies access tokens that are JSON Web Tokens, with the published keys of their issuer: pass it to `oauthResource` as `tokens`.
+ *
+ * @example
+ * ```ts
+ * const withJwt = oauthResource({
+ *   resource: 'https://tables.example.com/mcp',
+ *   issuers: ['https://login.example.com'],
+ *   tokens: jwt({ algorithms: ['ES256'] }),
+ * })
+ * ```
+ */
 export function jwt(options: JwtOptions = {}): TokenCheck {
   assertOptions('jwt', options, JWT_OPTIONS)
   const { algorithms = [] } = options
@@ -116,7 +127,18 @@ export function jwt(options: JwtOptions = {}): TokenCheck {
   return { kind: 'jwt', options }
 }
 
-/** Verifies access tokens by asking their issuer about each that is not remembered: pass it to `oauthResource` as `tokens`. For one issuer. */
+/**
+ * Verifies access tokens by asking their issuer about each that is not remembered: pass it to `oauthResource` as `tokens`. For one issuer.
+ *
+ * @example
+ * ```ts
+ * const asking = oauthResource({
+ *   resource: 'https://tables.example.com/mcp',
+ *   issuers: ['https://login.example.com'],
+ *   tokens: introspection({ client: { id: 'tables', secret } }),
+ * })
+ * ```
+ */
 export function introspection(options: IntrospectionOptions): TokenCheck {
   assertOptions('introspection', options, INTROSPECTION_OPTIONS)
   const { id, secret } = isRecord(options?.client) ? options.client : {}
@@ -126,7 +148,18 @@ export function introspection(options: IntrospectionOptions): TokenCheck {
   return { kind: 'introspection', options }
 }
 
-/** Accepts access tokens: `createServer({ authenticate: oauthResource({ … }) })`. */
+/**
+ * Accepts access tokens: `createServer({ authenticate: oauthResource({ … }) })`.
+ *
+ * @example
+ * ```ts
+ * const authenticate = oauthResource({
+ *   resource: 'https://tables.example.com/mcp',
+ *   issuers: ['https://login.example.com'],
+ * })
+ * const server = createServer({ name: 'tables', version: '1.0.0', authenticate })
+ * ```
+ */
 export function oauthResource(options: OAuthResourceOptions): OAuthResource {
   assertOptions('oauthResource', options, OPTIONS)
   return createResource(options, JWT_CHECKS)

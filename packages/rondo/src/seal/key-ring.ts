@@ -61,7 +61,14 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
   return { kind: 'key-ring', mint, names: keys.map((key) => key.name), find: byId.get.bind(byId) }
 }
 
-/** Reads keys from text in the format of `RONDO_KEYS`: `name:base64,name2:base64`. The first one seals, all of them open. */
+/**
+ * Reads keys from text in the format of `RONDO_KEYS`: `name:base64,name2:base64`. The first one seals, all of them open.
+ *
+ * @example
+ * ```ts
+ * const ring = parseKeys(`${generateKey('new')},${generateKey('old')}`)
+ * ```
+ */
 export function parseKeys(text: string): KeyRing {
   const entries = text.split(/[\s,]+/).filter((entry) => entry !== '')
   if (entries.length === 0) throw misuse(`The text contains no key. Write ${KEY_FORM}`)
@@ -77,7 +84,14 @@ function parseKeysOf(origin: string, text: string): KeyRing {
   }
 }
 
-/** Returns a new random key as one entry for `RONDO_KEYS`: its name, a colon, and 32 bytes in base64. */
+/**
+ * Returns a new random key as one entry for `RONDO_KEYS`: its name, a colon, and 32 bytes in base64.
+ *
+ * @example
+ * ```ts
+ * const key = generateKey('2026-07')
+ * ```
+ */
 export function generateKey(name: string = randomBytes(4).toString('hex')): string {
   if (!NAME.test(name)) throw misuse(`The name of a key must have 1 to 64 characters of ${NAME_CHARACTERS}`)
   return `${name}:${randomBytes(MIN_SECRET_BYTES).toString('base64')}`
@@ -234,7 +248,14 @@ function keyText({ RONDO_KEYS, RONDO_LOCAL_KEYS, NODE_ENV }: KeyEnv): string | u
   return isBlank(RONDO_KEYS) && NODE_ENV !== 'production' ? RONDO_LOCAL_KEYS : RONDO_KEYS
 }
 
-/** Keys for the option `keys` from the text of an environment variable, by default of `RONDO_KEYS`. */
+/**
+ * Keys for the option `keys` from the text of an environment variable, by default of `RONDO_KEYS`.
+ *
+ * @example
+ * ```ts
+ * const server = createServer({ name: 'tables', version: '1.0.0', keys: keysFromEnv() })
+ * ```
+ */
 export function keysFromEnv(value: string | undefined = keyText(process.env)): KeySource {
   return {
     load() {
@@ -252,6 +273,11 @@ export interface RefreshOptions {
 /**
  * Keys for the option `keys` from a file in the format of `RONDO_KEYS`, reloaded every 30 s by default. If the file cannot be read,
  * the error is reported and the last keys stay.
+ *
+ * @example
+ * ```ts
+ * const fromFile = keysFromFile('/run/secrets/rondo-keys', { refreshMs: 60_000 })
+ * ```
  */
 export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOptions = {}): KeySource {
   let last: { text: string; ring: KeyRing } | undefined
@@ -265,7 +291,14 @@ export function keysFromFile(path: string, { refreshMs = 30_000 }: RefreshOption
   }
 }
 
-/** Keys for the option `keys` from a function that returns a ring, or a text in the format of `RONDO_KEYS`. */
+/**
+ * Keys for the option `keys` from a function that returns a ring, or a text in the format of `RONDO_KEYS`.
+ *
+ * @example
+ * ```ts
+ * const fromFunction = keysFromFunction(() => fetchSecret('rondo-keys'))
+ * ```
+ */
 export function keysFromFunction(
   fetchKeys: () => KeyRing | string | Promise<KeyRing | string>,
   { refreshMs }: RefreshOptions = {},

@@ -129,7 +129,19 @@ function declaring(registry: Registry, changed: (listing: Listing) => void): Dec
   }
 }
 
-/** Creates a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used. */
+/**
+ * Creates a server. It serves nothing until `listen`, `stdio`, `fetch` or `nodeHandler` is used.
+ *
+ * @example
+ * ```ts
+ * const server = createServer({ name: 'tables', version: '1.0.0' })
+ * server.tool('book', { description: 'Books a table' }, async (_, ctx) => {
+ *   const schema = z.object({ seat: z.enum(['inside', 'outside']) })
+ *   const { seat } = await ctx.ask('seat', { message: 'Where?', schema })
+ *   return `Booked: ${seat}.`
+ * })
+ * ```
+ */
 export function createServer(options: ServerOptions): Server {
   return createServerWith(REVISIONS.codecs, options)
 }

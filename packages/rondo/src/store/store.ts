@@ -110,7 +110,14 @@ export interface OnceStore {
   settle(slot: OnceSlot, response: Sealed): Promise<Sealed>
 }
 
-/** Returns a new random epoch, for a store to keep when its database is created and in `renewEpoch`. */
+/**
+ * Returns a new random epoch, for a store to keep when its database is created and in `renewEpoch`.
+ *
+ * @example
+ * ```ts
+ * if (!values.has('epoch')) values.set('epoch', createEpoch())
+ * ```
+ */
 export function createEpoch(): string {
   return randomBytes(12).toString('base64url')
 }

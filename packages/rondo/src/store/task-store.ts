@@ -236,6 +236,12 @@ export interface HintBus {
 /**
  * Creates the `onHint` of a store, and `publish` for hints of this process. Calls `attach` for the first listener, to receive
  * hints of other processes, and its result after the last.
+ *
+ * @example
+ * ```ts
+ * const { publish, onHint } = createHintBus()
+ * publish({ kind: 'changed', id })
+ * ```
  */
 export function createHintBus(attach: () => () => void = () => () => {}): HintBus {
   const listeners = new Set<(hint: Hint) => void>()

@@ -117,7 +117,14 @@ const OPTIONS: Readonly<Record<keyof OtelOptions, true>> = {
 
 const SCOPE = 'rondo'
 
-/** Returns telemetry for `createServer`, `createRondo` and `connect`. */
+/**
+ * Returns telemetry for `createServer`, `createRondo` and `connect`.
+ *
+ * @example
+ * ```ts
+ * const server = createServer({ name: 'tables', version: '1.0.0', telemetry: otel() })
+ * ```
+ */
 export function otel(options: OtelOptions = {}): Required<Observer> {
   assertOptions('otel', options, OPTIONS)
   let known: Tracer | undefined

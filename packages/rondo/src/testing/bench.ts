@@ -76,6 +76,11 @@ const FOLLOWS = { [TASKS_EXTENSION]: {} }
 /**
  * Creates a bench that calls the tools of a server round by round, without a socket. `make` creates one instance: `(options) => createServer({ name, version, ...options })` and its tools; for an official server,
  * `(options) => createMcpHandler(build)`, whose `createRondo` gets the options.
+ *
+ * @example
+ * ```ts
+ * const bench = createBench((options) => createServer({ name: 'tables', version: '1.0.0', ...options }))
+ * ```
  */
 export function createBench<S extends BenchServer = Server>(
   make: (options: BenchOptions) => S,
@@ -89,6 +94,11 @@ export function createBench<S extends BenchServer = Server>(
  * Creates a bench for a server that a file creates with options of its own. Servers that are created while `load` runs get the
  * bench's key, clock, log and callers, and its store if they have one. `load` imports the file and returns its server, as in
  * `async () => (await import(file)).default`. All instances of this bench are that one server.
+ *
+ * @example
+ * ```ts
+ * const imported = await importBench(async () => (await import(file)).default)
+ * ```
  */
 export async function importBench<S extends BenchServer = Server>(
   load: () => Promise<S>,

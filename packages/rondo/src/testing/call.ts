@@ -7,9 +7,23 @@ import type { ClientCapabilities, InputRequest, InputRequests } from '../protoco
 
 type Refusal = { readonly action: 'decline' | 'cancel' }
 
-/** The answer of a user who says no to a question. */
+/**
+ * The answer of a user who says no to a question.
+ *
+ * @example
+ * ```ts
+ * const declined = await bench.tool('book', {}).run({ seat: decline })
+ * ```
+ */
 export const decline: Refusal = { action: 'decline' }
-/** The answer of a user who dismisses a question. */
+/**
+ * The answer of a user who dismisses a question.
+ *
+ * @example
+ * ```ts
+ * const cancelled = await bench.tool('book', {}).run({ seat: cancel })
+ * ```
+ */
 export const cancel: Refusal = { action: 'cancel' }
 
 /** Content to accept with, a refusal, or a function of the question. */

@@ -338,7 +338,19 @@ export interface InputRequired {
   readonly requestState?: string
 }
 
-/** What a handler returns to end a round by hand: with input requests, with a state of its own, or with both. */
+/**
+ * What a handler returns to end a round by hand: with input requests, with a state of its own, or with both.
+ *
+ * @example
+ * ```ts
+ * const params: ElicitFormParams = {
+ *   mode: 'form',
+ *   message: 'Who are you?',
+ *   requestedSchema: { type: 'object', properties: { name: { type: 'string' } } },
+ * }
+ * if (!name) return inputRequired({ inputRequests: { name: { method: 'elicitation/create', params } } })
+ * ```
+ */
 export function inputRequired(needs: {
   inputRequests?: InputRequests
   requestState?: string

@@ -59,7 +59,15 @@ const OPTIONS: Readonly<Record<keyof OAuthOptions, true>> = {
   now: true,
 }
 
-/** Authorises requests with OAuth: pass it to `connect` as `auth`. */
+/**
+ * Authorises requests with OAuth: pass it to `connect` as `auth`.
+ *
+ * @example
+ * ```ts
+ * const auth = oauth({ login: loopback({ onLink: ({ url }) => console.log(url.href) }) })
+ * const client = await connect('https://tables.example.com/mcp', { auth })
+ * ```
+ */
 export function oauth(options: OAuthOptions = {}): OAuth {
   const open = openLogins(options)
   return {

@@ -111,7 +111,14 @@ const DONE = 'You are logged in. You may close this window.'
 const FAILED = 'The login failed. You may close this window.'
 const STRANGE = 'This is not the redirect of the login that is going on.'
 
-/** Receives the redirect of a login on this machine: pass it to `oauth` as `login`. */
+/**
+ * Receives the redirect of a login on this machine: pass it to `oauth` as `login`.
+ *
+ * @example
+ * ```ts
+ * const onFixedPort = oauth({ login: loopback({ port: 8765, onLink: ({ url }) => console.log(url.href) }) })
+ * ```
+ */
 export function loopback({ onLink, port = 0, host = '127.0.0.1', path = '/callback' }: LoopbackOptions) {
   return async (): Promise<LoginAttempt> => {
     const http = globalThis.process?.getBuiltinModule?.('node:http')
@@ -230,7 +237,14 @@ export function canonical(server: URL): string {
   return server.href.replace(/#.*$/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
 }
 
-/** Creates a token store that keeps logins in memory, as long as the process runs. */
+/**
+ * Creates a token store that keeps logins in memory, as long as the process runs.
+ *
+ * @example
+ * ```ts
+ * const forgetful = oauth({ store: memoryTokenStore() })
+ * ```
+ */
 export function memoryTokenStore(): TokenStore {
   const logins = new Map<string, StoredLogin>()
   const queues = new Map<string, Promise<unknown>>()
@@ -250,7 +264,14 @@ export function memoryTokenStore(): TokenStore {
   }
 }
 
-/** Reads a login from a parsed JSON value, for a token store of your own. Returns undefined if the value is not a login. */
+/**
+ * Reads a login from a parsed JSON value, for a token store of your own. Returns undefined if the value is not a login.
+ *
+ * @example
+ * ```ts
+ * const login = parseLogin(JSON.parse(await readFile(file, 'utf8')))
+ * ```
+ */
 export function parseLogin(value: unknown): StoredLogin | undefined {
   if (!isRecord(value) || value.version !== 1) return undefined
   const { server, resource, issuer, client, grant, scopes, tokens, user } = value

@@ -288,7 +288,14 @@ const REQUIRED: Readonly<Record<QuestionKind, ClientCapabilities>> = {
   roots: { roots: {} },
 }
 
-/** Returns what kind of question an input request asks: `form`, `url`, `sampling` or `roots`. */
+/**
+ * Returns what kind of question an input request asks: `form`, `url`, `sampling` or `roots`.
+ *
+ * @example
+ * ```ts
+ * if (kindOf(question) === 'url') console.log('A page has to be opened.')
+ * ```
+ */
 export function kindOf(request: InputRequest): QuestionKind {
   if (request.method === 'sampling/createMessage') return 'sampling'
   if (request.method === 'roots/list') return 'roots'

@@ -94,6 +94,12 @@ export interface RowsChange<T> {
 /**
  * Runs a method of a store on copies of rows, for databases that keep a task as one value: read the rows that the method is
  * about, run it here, write what changed, in one transaction.
+ *
+ * @example
+ * ```ts
+ * const { result, changed } = await changeRows(rows, Date.now(), (tasks) => tasks.cancel(id, owner))
+ * for (const row of changed) values.set(row.id, JSON.stringify(row))
+ * ```
  */
 export async function changeRows<T>(
   rows: readonly TaskRow[],

@@ -69,7 +69,15 @@ const OTHERS = {
   client: 'pool',
 }
 
-/** Creates a store in PostgreSQL, for any number of processes on any number of machines. Needs the package `pg`. */
+/**
+ * Creates a store in PostgreSQL, for any number of processes on any number of machines. Needs the package `pg`.
+ *
+ * @example
+ * ```ts
+ * const shared = createPostgresStore({ connectionString: 'postgres://db.example.com/tables' })
+ * const fleet = createServer({ name: 'tables', version: '1.0.0', store: shared })
+ * ```
+ */
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
   assertOptions('createPostgresStore', options, OPTIONS, OTHERS)
   const {

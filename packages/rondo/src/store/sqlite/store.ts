@@ -45,7 +45,15 @@ const OPTIONS: Readonly<Record<keyof SqliteStoreOptions, true>> = {
 /** What other libraries call the path. */
 const OTHERS = { path: 'file', filename: 'file', fileName: 'file', database: 'file', url: 'file' }
 
-/** Creates a store in a SQLite file, for one or several processes on one machine. Needs the package `libsql`. */
+/**
+ * Creates a store in a SQLite file, for one or several processes on one machine. Needs the package `libsql`.
+ *
+ * @example
+ * ```ts
+ * const onDisk = createSqliteStore({ file: './data/tasks.db' })
+ * const server = createServer({ name: 'tables', version: '1.0.0', store: onDisk })
+ * ```
+ */
 export function createSqliteStore(given: SqliteStoreOptions): Store {
   if (typeof given === 'object') assertOptions('createSqliteStore', given ?? {}, OPTIONS, OTHERS)
   const { file, readOnly, ...options } = given ?? {}

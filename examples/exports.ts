@@ -1,0 +1,435 @@
+/** What an editor shows as the example of each exported value. They are compiled here, so they stay true. */
+
+import { readFile } from 'node:fs/promises'
+import { describe, it } from 'node:test'
+import { McpServer } from '@modelcontextprotocol/server'
+import { createRestateStore } from '@rondo/restate'
+import {
+  type EngineHarness,
+  engineContract,
+  engineControls,
+  fleetContract,
+  fleetControls,
+  type StoreHarness,
+  storeContract,
+  storeControls,
+} from '@rondo/store-kit'
+import {
+  type Context,
+  createJsonLog,
+  createServer,
+  EventExpired,
+  EventRejected,
+  generateKey,
+  type Hook,
+  InputCancelled,
+  InputDeclined,
+  InputExpired,
+  inputRequired,
+  keysFromEnv,
+  keysFromFile,
+  keysFromFunction,
+  parseKeys,
+  ToolError,
+  toLogRecord,
+} from 'rondo'
+import {
+  abandon,
+  allowUrlHosts,
+  answer,
+  type Client,
+  connect,
+  displayText,
+  type ElicitFormParams,
+  type FlowRequest,
+  type InputRequest,
+  inspectLink,
+  kindOf,
+  LIMITS,
+  maxRoundsPerServer,
+  noSecretsInForms,
+  openPending,
+  openQuestions,
+  PeerError,
+  type PendingCall,
+  parsePending,
+  RondoError,
+  refuseSampling,
+  sealPending,
+} from 'rondo/client'
+import { loopback, memoryTokenStore, oauth, parseLogin } from 'rondo/client/oauth'
+import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
+import { introspection, jwt, oauthResource } from 'rondo/oauth'
+import { otel } from 'rondo/otel'
+import { createPostgresStore } from 'rondo/postgres'
+import { createRondo } from 'rondo/sdk'
+import { createSqliteStore } from 'rondo/sqlite'
+import { changeRows, createEpoch, createHintBus, type TaskOwner, type TaskRow } from 'rondo/store'
+import { cancel, createBench, decline, importBench, type TestBench } from 'rondo/testing'
+import { z } from 'zod'
+
+const Seat = z.object({ seat: z.enum(['inside', 'outside']) })
+
+export function servers() {
+  // #region createServer
+  const server = createServer({ name: 'tables', version: '1.0.0' })
+  server.tool('book', { description: 'Books a table' }, async (_, ctx) => {
+    const schema = z.object({ seat: z.enum(['inside', 'outside']) })
+    const { seat } = await ctx.ask('seat', { message: 'Where?', schema })
+    return `Booked: ${seat}.`
+  })
+  // #endregion
+  return server
+}
+
+export function manual(name: string | undefined) {
+  // #region inputRequired
+  const params: ElicitFormParams = {
+    mode: 'form',
+    message: 'Who are you?',
+    requestedSchema: { type: 'object', properties: { name: { type: 'string' } } },
+  }
+  if (!name) return inputRequired({ inputRequests: { name: { method: 'elicitation/create', params } } })
+  // #endregion
+  return name
+}
+
+export async function refused(ctx: Context, hook: Hook<unknown>) {
+  try {
+    await ctx.ask('seat', { message: 'Where?', schema: Seat })
+    await hook.received()
+  } catch (error) {
+    // #region InputDeclined
+    if (error instanceof InputDeclined) return 'Nothing was booked.'
+    // #endregion
+    // #region InputCancelled
+    if (error instanceof InputCancelled) return 'Ask again when you are ready.'
+    // #endregion
+    // #region InputExpired
+    if (error instanceof InputExpired) return 'Booked any seat.'
+    // #endregion
+    // #region EventExpired
+    if (error instanceof EventExpired) return 'Nobody paid in time.'
+    // #endregion
+    // #region EventRejected
+    if (error instanceof EventRejected) return `The payment cannot be read: ${error.problem}`
+    // #endregion
+  }
+  return 'Booked.'
+}
+
+export function fail(): never {
+  // #region ToolError
+  throw new ToolError('There is no table for 40 people.')
+  // #endregion
+}
+
+export async function coded(client: Client) {
+  // #region RondoError
+  try {
+    await client.callTool('book')
+  } catch (error) {
+    if (error instanceof RondoError && error.code === 'PEER_UNREACHABLE') return 'Try again later.'
+    throw error
+  }
+  // #endregion
+  return 'Booked.'
+}
+
+export async function peers(client: Client) {
+  // #region PeerError
+  try {
+    await client.callTool('book')
+  } catch (error) {
+    if (error instanceof PeerError) console.error(error.peer.code, error.peer.message)
+    throw error
+  }
+  // #endregion
+}
+
+export function keys(fetchSecret: (name: string) => Promise<string>) {
+  // #region generateKey
+  const key = generateKey('2026-07')
+  // #endregion
+  // #region keysFromEnv
+  const server = createServer({ name: 'tables', version: '1.0.0', keys: keysFromEnv() })
+  // #endregion
+  // #region keysFromFile
+  const fromFile = keysFromFile('/run/secrets/rondo-keys', { refreshMs: 60_000 })
+  // #endregion
+  // #region keysFromFunction
+  const fromFunction = keysFromFunction(() => fetchSecret('rondo-keys'))
+  // #endregion
+  // #region parseKeys
+  const ring = parseKeys(`${generateKey('new')},${generateKey('old')}`)
+  // #endregion
+  return { key, server, fromFile, fromFunction, ring }
+}
+
+export function logs(send: (record: object) => void) {
+  // #region createJsonLog
+  const toStderr = createJsonLog()
+  const server = createServer({
+    name: 'tables',
+    version: '1.0.0',
+    log: (event) => {
+      if (event.level !== 'info') toStderr(event)
+    },
+  })
+  // #endregion
+  // #region toLogRecord
+  const shipped = createServer({ name: 'tables', version: '1.0.0', log: (event) => send(toLogRecord(event)) })
+  // #endregion
+  return [server, shipped]
+}
+
+export async function connected() {
+  // #region connect
+  const client = await connect('https://tables.example.com/mcp', {
+    answers: { elicitation: { form: () => ({ action: 'accept', content: { seat: 'inside' } }) } },
+  })
+  const result = await client.callTool('book')
+  // #endregion
+  return result
+}
+
+export async function limits() {
+  // #region LIMITS
+  const client = await connect('https://tables.example.com/mcp', { timeoutMs: 2 * LIMITS.timeoutMs })
+  // #endregion
+  return client
+}
+
+export function pendingCalls(pending: PendingCall<FlowRequest>, key: Uint8Array) {
+  // #region openQuestions
+  for (const [name, question] of openQuestions(pending)) console.log(name, question.params)
+  // #endregion
+  // #region answer
+  const answered = answer(pending, 'seat', { action: 'accept', content: { seat: 'inside' } })
+  // #endregion
+  // #region abandon
+  const abandoned = abandon(pending)
+  // #endregion
+  // #region parsePending
+  const read = parsePending(JSON.stringify(pending))
+  // #endregion
+  // #region sealPending
+  const sealed = sealPending(pending, key)
+  // #endregion
+  // #region openPending
+  const opened = openPending(sealed, key)
+  // #endregion
+  return [answered, abandoned, read, opened]
+}
+
+export async function policies() {
+  // #region allowUrlHosts
+  const ours = await connect('https://tables.example.com/mcp', {
+    onRound: [allowUrlHosts(['*.example.com'])],
+  })
+  // #endregion
+  // #region maxRoundsPerServer
+  const patient = await connect('https://tables.example.com/mcp', {
+    onRound: [maxRoundsPerServer(50, { withinMs: 60 * 60 * 1000 })],
+  })
+  // #endregion
+  // #region noSecretsInForms
+  const careful = await connect('https://tables.example.com/mcp', { onRound: [noSecretsInForms()] })
+  // #endregion
+  // #region refuseSampling
+  const thrifty = await connect('https://tables.example.com/mcp', { onRound: [refuseSampling()] })
+  // #endregion
+  return [ours, patient, careful, thrifty]
+}
+
+export function shown(question: InputRequest, text: string) {
+  // #region inspectLink
+  const link = inspectLink('https://pay.example.com/42')
+  if (!link) throw new Error('This link is not safe.')
+  // #endregion
+  // #region displayText
+  console.log(displayText(text))
+  // #endregion
+  // #region kindOf
+  if (kindOf(question) === 'url') console.log('A page has to be opened.')
+  // #endregion
+  // #region cleanText
+  console.log(cleanText(text, 80))
+  // #endregion
+  return link
+}
+
+export function forms(requestedSchema: unknown, typed: Record<string, string>, field: Field) {
+  // #region readForm
+  const { fields } = readForm(requestedSchema)
+  for (const { title, required } of fields) console.log(title, required)
+  // #endregion
+  // #region startValues
+  const values = { ...startValues(fields), ...typed }
+  // #endregion
+  // #region checkForm
+  const checked = checkForm(fields, values)
+  if (!checked.ok) console.log(checked.problems)
+  // #endregion
+  // #region checkField
+  const one = checkField(field, '42')
+  if (!one.ok) console.log(one.message)
+  // #endregion
+}
+
+export async function logins(file: string) {
+  // #region oauth
+  const auth = oauth({ login: loopback({ onLink: ({ url }) => console.log(url.href) }) })
+  const client = await connect('https://tables.example.com/mcp', { auth })
+  // #endregion
+  // #region loopback
+  const onFixedPort = oauth({ login: loopback({ port: 8765, onLink: ({ url }) => console.log(url.href) }) })
+  // #endregion
+  // #region memoryTokenStore
+  const forgetful = oauth({ store: memoryTokenStore() })
+  // #endregion
+  // #region parseLogin
+  const login = parseLogin(JSON.parse(await readFile(file, 'utf8')))
+  // #endregion
+  return { client, onFixedPort, forgetful, login }
+}
+
+export function protectedServers(secret: string) {
+  // #region oauthResource
+  const authenticate = oauthResource({
+    resource: 'https://tables.example.com/mcp',
+    issuers: ['https://login.example.com'],
+  })
+  const server = createServer({ name: 'tables', version: '1.0.0', authenticate })
+  // #endregion
+  // #region jwt
+  const withJwt = oauthResource({
+    resource: 'https://tables.example.com/mcp',
+    issuers: ['https://login.example.com'],
+    tokens: jwt({ algorithms: ['ES256'] }),
+  })
+  // #endregion
+  // #region introspection
+  const asking = oauthResource({
+    resource: 'https://tables.example.com/mcp',
+    issuers: ['https://login.example.com'],
+    tokens: introspection({ client: { id: 'tables', secret } }),
+  })
+  // #endregion
+  return { server, withJwt, asking }
+}
+
+export function telemetry() {
+  // #region otel
+  const server = createServer({ name: 'tables', version: '1.0.0', telemetry: otel() })
+  // #endregion
+  return server
+}
+
+export function official() {
+  // #region createRondo
+  const rondo = createRondo({ audience: 'tables' })
+  const server = rondo.mount(new McpServer({ name: 'tables', version: '1.0.0' }))
+  server.registerTool(
+    'book',
+    { description: 'Books a table', inputSchema: z.object({}) },
+    rondo.tool(async (_, ctx) => {
+      const sure = await ctx.confirm('sure', 'Book a table for two?')
+      return { content: [{ type: 'text', text: sure ? 'Booked.' : 'Nothing was booked.' }] }
+    }),
+  )
+  // #endregion
+  return server
+}
+
+export function stores() {
+  // #region createSqliteStore
+  const onDisk = createSqliteStore({ file: './data/tasks.db' })
+  const server = createServer({ name: 'tables', version: '1.0.0', store: onDisk })
+  // #endregion
+  // #region createPostgresStore
+  const shared = createPostgresStore({ connectionString: 'postgres://db.example.com/tables' })
+  const fleet = createServer({ name: 'tables', version: '1.0.0', store: shared })
+  // #endregion
+  return [server, fleet]
+}
+
+export async function ownStore(rows: TaskRow[], id: string, owner: TaskOwner, values: Map<string, string>) {
+  // #region changeRows
+  const { result, changed } = await changeRows(rows, Date.now(), (tasks) => tasks.cancel(id, owner))
+  for (const row of changed) values.set(row.id, JSON.stringify(row))
+  // #endregion
+  // #region createHintBus
+  const { publish, onHint } = createHintBus()
+  publish({ kind: 'changed', id })
+  // #endregion
+  // #region createEpoch
+  if (!values.has('epoch')) values.set('epoch', createEpoch())
+  // #endregion
+  return { result, onHint }
+}
+
+export async function benches(file: string) {
+  // #region createBench
+  const bench = createBench((options) => createServer({ name: 'tables', version: '1.0.0', ...options }))
+  // #endregion
+  // #region importBench
+  const imported = await importBench(async () => (await import(file)).default)
+  // #endregion
+  return { bench, imported }
+}
+
+export async function refusals(bench: TestBench) {
+  // #region decline
+  const declined = await bench.tool('book', {}).run({ seat: decline })
+  // #endregion
+  // #region cancel
+  const cancelled = await bench.tool('book', {}).run({ seat: cancel })
+  // #endregion
+  return [declined, cancelled]
+}
+
+export function contracts(harness: StoreHarness, engine: EngineHarness) {
+  // #region storeContract
+  describe('my store', () => {
+    for (const { name, run } of storeContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region storeControls
+  describe('the contract of my store', () => {
+    for (const { name, run } of storeControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region fleetContract
+  describe('my store in a fleet', () => {
+    for (const { name, run } of fleetContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region fleetControls
+  describe('the contract of my store in a fleet', () => {
+    for (const { name, run } of fleetControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region engineContract
+  describe('my engine', () => {
+    for (const { name, run } of engineContract(engine)) it(name, run)
+  })
+  // #endregion
+  // #region engineControls
+  describe('the contract of my engine', () => {
+    for (const { name, run } of engineControls(engine)) it(name, run)
+  })
+  // #endregion
+}
+
+export function restate() {
+  // #region createRestateStore
+  const store = createRestateStore({
+    ingress: ['http://restate-1:8080'],
+    admin: 'http://restate-1:9070',
+    endpoint: { host: '0.0.0.0', port: 9080, url: 'http://workers:9080', identityKeys: ['publickeyv1_…'] },
+  })
+  const server = createServer({ name: 'tables', version: '1.0.0', store })
+  // #endregion
+  return server
+}
