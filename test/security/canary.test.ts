@@ -11,7 +11,8 @@ import { oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
 import { describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
-import { createJsonLog, createLog } from '../../packages/rondo/src/log/log.ts'
+import { createJsonLog } from '../../packages/rondo/src/log/json.ts'
+import { createLog } from '../../packages/rondo/src/log/log.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { recordTelemetry } from '../support/telemetry.ts'
@@ -71,7 +72,7 @@ function stage(leak?: Leak): Scene {
   }
   const toLine = createJsonLog({ write: (line) => void lines.push(line) })
   const screen = {
-    write: (line: () => string) => void lines.push(line()),
+    write: (line: string) => void lines.push(line),
     isTerminal: true,
     colors: true,
     production: true,

@@ -4,7 +4,7 @@ import { spawnSync } from 'node:child_process'
 import pg from 'pg'
 import { createServer } from 'rondo'
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { createJsonLog } from '../../packages/rondo/src/log/log.ts'
+import { createJsonLog } from '../../packages/rondo/src/log/json.ts'
 import {
   createPostgresStore,
   type PostgresStoreOptions,

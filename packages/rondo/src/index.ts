@@ -14,7 +14,7 @@ export {
 } from './errors.ts'
 export type { Duration } from './lib/clock.ts'
 export type { LogEvent } from './log/event.ts'
-export { createJsonLog, type JsonLogOptions, toLogRecord } from './log/log.ts'
+export { createJsonLog, type JsonLogOptions, toLogRecord } from './log/json.ts'
 export type { Listing, Principal } from './protocol/call.ts'
 export type { QuestionKind } from './protocol/common/request.ts'
 export type { Observer } from './protocol/observer.ts'

@@ -115,8 +115,7 @@ export interface FlowHost {
   readonly tracer?: Tracer
   /** Sleeps end at once, as if the time had passed. */
   readonly skipSleep: boolean
-  /** `at` is the time of the event, if the caller knows it. */
-  log(event: LogFacts, at?: number): void
+  log(event: LogFacts): void
   /** Nobody listens to events. */
   readonly silent?: boolean
   /** Telemetry. It never throws. */

@@ -71,7 +71,7 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     sealedVersion: changed ? beginning.sealedVersion : undefined,
     ms: now - began,
   }
-  host.log(event, now)
+  host.log(event)
   host.tracer?.end(event, round.trace, beginning.journal, report)
 }
 

@@ -217,3 +217,29 @@ type FactsOf<E> = E extends LogOrigin ? Omit<E, keyof LogOrigin> : never
 
 /** A `round` event, without where it comes from. */
 export type RoundLine = Extract<LogFacts, { event: 'round' }>
+
+export function toEvent(facts: LogFacts, instance: string): LogEvent {
+  return { level: levelOf(facts), instance, ...facts } as LogEvent
+}
+
+const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
+  round: 'info',
+  state_refused: 'warn',
+  caller_refused: 'warn',
+  fault: 'error',
+  slow: 'warn',
+  continuation: 'warn',
+  warning: 'warn',
+  start: 'info',
+  ready: 'info',
+  drain: 'info',
+  task: 'warn',
+  session: 'info',
+  refused: 'warn',
+}
+
+function levelOf(facts: LogFacts): LogOrigin['level'] {
+  if (facts.event !== 'task') return LEVELS[facts.event]
+  if (facts.phase === 'given_up') return 'error'
+  return facts.phase === 'claimed' ? 'info' : 'warn'
+}

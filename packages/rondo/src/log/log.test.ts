@@ -5,11 +5,13 @@ import { misuse, RondoError } from '../errors.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import { createServer } from '../serve/server.ts'
 import type { LogFacts, RoundLine } from './event.ts'
-import { batchLogLines, createJsonLog, createLog, type LogScreen } from './log.ts'
+import { createJsonLog } from './json.ts'
+import { createLog, type LogScreen } from './log.ts'
+import { batchLogLines } from './standard-error.ts'
 
 function screenOf(lines: string[], given: Partial<LogScreen> = {}): LogScreen {
   return {
-    write: (line) => void lines.push(line().replace(/\n$/, '')),
+    write: (line) => void lines.push(line),
     isTerminal: false,
     colors: false,
     production: false,
@@ -131,59 +133,16 @@ const members: { readonly [M in keyof Required<RoundLine>]: fc.Arbitrary<RoundLi
   ms: fc.nat(),
 }
 
-/** Its line, which is built from parts, says the same as `JSON.stringify` would. */
-function expectJsonOf(facts: RoundLine): void {
-  const lines: string[] = []
-  const { log, observer } = createLog({ log: 'json', instance: 'one', now: () => 0 }, screenOf(lines))
-  log(facts)
-  observer.event?.({ level: 'info', instance: 'one', ...facts })
-  const origin = { time: '1970-01-01T00:00:00.000Z', level: 'info', instance: 'one' }
-  expect(JSON.parse(lines[0] ?? '')).toEqual(JSON.parse(JSON.stringify({ ...origin, ...facts })))
-  // No member comes twice.
-  expect(lines[0]).toHaveLength(lines[1]?.length ?? 0)
-}
-
 describe('the line of a round', () => {
   it('is the JSON of its event, whatever its names contain', () => {
     fc.assert(
       fc.property(fc.record(members), (facts) => {
-        expectJsonOf(facts)
+        const lines: string[] = []
+        createLog({ log: 'json', instance: 'one', now: () => 5 }, screenOf(lines)).log(facts)
+        const origin = { time: '1970-01-01T00:00:00.005Z', level: 'info', instance: 'one' }
+        expect(lines).toEqual([JSON.stringify({ ...origin, ...facts })])
       }),
     )
-  })
-  it('is right for a name that comes again with another method, outcome or kind, and after many names', () => {
-    const methods = ['tools/call', 'prompts/get'] as const
-    const outcomes = ['complete', 'input_required'] as const
-    const kinds = ['form', 'manual'] as const
-    const both = methods.flatMap((method) =>
-      outcomes.flatMap((outcome) => kinds.map((kind) => ({ method, outcome, asks: [{ key: 'k', kind }] }))),
-    )
-    const many = Array.from({ length: 2_100 }, (_, index) => ({ target: `t${index}`, code: `c${index}` }))
-    for (const facts of [...both, ...both, ...many, ...both]) {
-      expectJsonOf({ ...roundOf('a'), ...facts })
-    }
-  })
-  it('is right for a round without work, whichever of its other members it has', () => {
-    const others: Partial<RoundLine>[] = [
-      {},
-      { asks: [] },
-      { asks: [{ key: 'k', kind: 'url' }] },
-      { events: ['e'] },
-      { moved: 'drain' },
-      { task: 't' },
-      { turn: 0 },
-      { code: 'C' },
-      { replayed: 1 },
-      { executed: 1 },
-      { stateBytes: 0 },
-      { keyId: 'k' },
-      { sealedVersion: '1' },
-      { replayed: 1, code: 'C' },
-      { executed: 1, code: 'C' },
-    ]
-    for (const other of [...others, ...others]) {
-      expectJsonOf({ ...roundOf('a'), ...other })
-    }
   })
   it('T20 is one line of JSON for a flow that only begins like an id', () => {
     const lines: string[] = []
@@ -194,80 +153,14 @@ describe('the line of a round', () => {
       expect(JSON.parse(lines.at(-1) ?? '').flow).toBe(flow)
     }
   })
-  it('T20 remembers a bounded number of names, and no long one', () => {
+  it('R11 is left out if the clock has no time, without any other effect', () => {
     const lines: string[] = []
-    const { log } = createLog({ log: 'json' }, screenOf(lines))
-    let most = 0
-    let longest = 0
-    const set = Map.prototype.set
-    const spied = vi.spyOn(Map.prototype, 'set').mockImplementation(function (
-      this: Map<unknown, unknown>,
-      key,
-      value,
-    ) {
-      set.call(this, key, value)
-      most = Math.max(most, this.size)
-      longest = Math.max(longest, String(key).length)
-      return this
-    })
-    try {
-      for (let index = 0; index < 2_100; index++) log({ ...roundOf('a'), target: `many${index}` })
-      for (const length of [128, 129, 10_000]) log({ ...roundOf('a'), target: 'x'.repeat(length) })
-    } finally {
-      spied.mockRestore()
-    }
-    expect(JSON.parse(lines.at(-1) ?? '').target).toHaveLength(10_000)
-    expect([most, longest]).toEqual([1_000, 128])
-  })
-  it('has its numbers as JSON has them, also when they come again', () => {
-    const lines: string[] = []
-    const { log } = createLog({ log: 'json' }, screenOf(lines))
-    const numbers = [0, 1, 255, 256, -1, -0, 0.5, 1e21, 2 ** 53]
-    for (const number of [...numbers, ...numbers]) {
-      log({ ...roundOf('a'), round: number, ms: number })
-      expect(lines.at(-1)).toContain(`"round":${JSON.stringify(number)},`)
-      expect(lines.at(-1)).toMatch(new RegExp(`"ms":${JSON.stringify(number).replace('+', '\\+')}}$`))
-    }
-  })
-  it('has the time of its event where a second begins and ends', () => {
-    const lines: string[] = []
-    const { log } = createLog({ log: 'json' }, screenOf(lines))
-    for (const time of [0, 999, 1_000, 1_999, 2_000, 1_999, 1_000, 999]) {
-      log(roundOf('a'), time)
-      expect(JSON.parse(lines.at(-1) ?? '').time).toBe(new Date(time).toISOString())
-    }
-  })
-  it('R11 is never written with the time of another line, if the clock is wrong', () => {
-    const lines: (() => string)[] = []
-    const { log } = createLog({ log: 'json' }, screenOf([], { write: (line) => void lines.push(line) }))
-    for (const time of [9e15, 9e15, 5, 9e15, 9e15, 9e15 + 1, 5]) log(roundOf('a'), time)
-    const times = lines.flatMap((line) => {
-      try {
-        return [JSON.parse(line()).time]
-      } catch (error) {
-        expect(error).toBeInstanceOf(RangeError)
-        return []
-      }
-    })
-    expect(times).toEqual(['1970-01-01T00:00:00.005Z', '1970-01-01T00:00:00.005Z'])
-  })
-  it('has the time of its event to the millisecond, whatever came before', () => {
-    const time = fc.integer({ min: 0, max: 8.64e15 })
-    const near = fc.tuple(time, fc.array(fc.integer({ min: -2_000, max: 2_000 })))
-    fc.assert(
-      fc.property(near, ([start, steps]) => {
-        const lines: string[] = []
-        let now = start
-        const { log } = createLog({ log: 'json', now: () => now }, screenOf(lines))
-        for (const step of [0, ...steps]) {
-          now = Math.min(8.64e15, Math.max(0, now + step))
-          log(roundOf('a'))
-          expect(JSON.parse(lines.at(-1) ?? '').time).toBe(new Date(now).toISOString())
-          log(roundOf('b'), 5)
-          expect(JSON.parse(lines.at(-1) ?? '').time).toBe('1970-01-01T00:00:00.005Z')
-        }
-      }),
-    )
+    let now = Number.NaN
+    const { log } = createLog({ log: 'json', now: () => now }, screenOf(lines))
+    log(roundOf('a'))
+    now = 5
+    log(roundOf('b'))
+    expect(lines.map((line) => JSON.parse(line).flow)).toEqual(['b'])
   })
 })
 
@@ -368,65 +261,13 @@ describe('standard error', () => {
     }
   })
 
-  const fits = (text: string) => Buffer.byteLength(text)
-  const full = () => {
-    throw new Error('EAGAIN')
-  }
-
-  it.each([
-    ['everything', {}, fits, 1, ''],
-    ['a part, because the pipe is full', {}, (text: string) => fits(text) - 9, 1, ',"ms":0}\n'],
-    ['nothing, because the pipe is full or broken', {}, full, 1, 'all'],
-    ['nothing, because lines are waiting in the stream', { writableLength: 7 }, fits, 0, 'all'],
-    ['nothing, because it is a terminal', { isTTY: true }, fits, 0, 'all'],
-    ['nothing, because it is a stream of another file', { fd: 3 }, fits, 0, 'all'],
-    ['nothing, because it is a stream without a file', { fd: undefined }, fits, 0, 'all'],
-  ])('takes %s directly, and the stream the rest', async (_, given, write, calls, rest) => {
-    const { stderr } = process
-    let bytes = ''
-    const direct = vi.fn((_fd: number, text: string, _at: null, encoding: BufferEncoding) => {
-      const written = write(text)
-      bytes += Buffer.from(text, encoding).toString('utf8', 0, written)
-      return written
-    })
-    // Other tests in this process may have loaded the log already, with the real function.
-    vi.resetModules()
-    vi.doMock('node:fs', async (original) => ({ ...(await original<object>()), writeSync: direct }))
-    const fresh = await import('./log.ts')
-    const once = vi.spyOn(process, 'once').mockReturnThis()
-    const streamed: string[] = []
-    const stream = vi.spyOn(Object.getPrototypeOf(stderr), 'write').mockImplementation((text) => {
-      return streamed.push(Buffer.from(text as string).toString()) > 0
-    })
-    const own = { fd: 2, isTTY: false, writableLength: 0, ...given }
-    for (const [name, value] of Object.entries(own))
-      Object.defineProperty(stderr, name, { value, configurable: true, writable: true })
-    try {
-      fresh.batchLogLines()
-      const { log } = fresh.createLog({ log: 'json' })
-      log({ event: 'warning', message: 'ü' })
-      log(roundOf('ü'))
-      await new Promise((resolve) => setImmediate(resolve))
-      const found = streamed.at(-1) ?? ''
-      expect(direct).toHaveBeenCalledTimes(2 * calls)
-      if (rest === 'all') expect(streamed.join('')).toMatch(/^\{.*"ü".*\}\n\{.*"flow":"ü".*\}\n$/)
-      else expect(found).toBe(rest)
-      if (rest === '') {
-        expect(bytes).toMatch(/^\{.*"ü".*\}\n\{.*"flow":"ü".*\}\n$/)
-        expect(stream).not.toHaveBeenCalled()
-      }
-    } finally {
-      vi.doUnmock('node:fs')
-      vi.resetModules()
-      once.mockRestore()
-      stream.mockRestore()
-      for (const name of Object.keys(own)) Reflect.deleteProperty(stderr, name)
-    }
-  })
-
   it('gets one line break a line, alone or together with others', async () => {
     vi.resetModules()
-    const fresh = await import('./log.ts')
+    const fresh = {
+      ...(await import('./standard-error.ts')),
+      ...(await import('./json.ts')),
+      ...(await import('./log.ts')),
+    }
     const once = vi.spyOn(process, 'once').mockReturnThis()
     const alone = vi.spyOn(console, 'error').mockImplementation(() => {})
     const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true)
@@ -449,7 +290,11 @@ describe('standard error', () => {
 
   it('gets the lines of a turn in which the process exits, and what others log while it exits', async () => {
     vi.resetModules()
-    const fresh = await import('./log.ts')
+    const fresh = {
+      ...(await import('./standard-error.ts')),
+      ...(await import('./json.ts')),
+      ...(await import('./log.ts')),
+    }
     const once = vi.spyOn(process, 'once')
     const writes: string[] = []
     const take = (text: unknown) => writes.push(JSON.parse(String(text)).flow) > 0
@@ -546,6 +391,28 @@ describe('the form of the log', () => {
 })
 
 describe('the log of a server', () => {
+  it('has the members of a round in the order of its documentation', async () => {
+    const lines: string[] = []
+    const server = createServer({
+      name: 'asker',
+      version: '1.0.0',
+      keys: generateKey(),
+      log: createJsonLog({ write: (line) => void lines.push(line) }),
+    })
+    server.tool('go', {}, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Sure?')
+      return 'went'
+    })
+    const _meta = { 'io.modelcontextprotocol/clientCapabilities': { elicitation: { form: {} } } }
+    const { headers, message } = callTool('go', {}, { _meta })
+    const body = JSON.stringify(message)
+    await server.fetch(new Request('http://localhost/mcp', { method: 'POST', headers, body }))
+    await server.close()
+    const members =
+      'time level instance event flow round method target outcome asks replayed executed stateBytes'
+    const line = lines.find((line) => JSON.parse(line).event === 'round') ?? '{}'
+    expect(Object.keys(JSON.parse(line)).join(' ')).toBe(`${members} keyId ms`)
+  })
   it.each([
     [
       'a nested field',

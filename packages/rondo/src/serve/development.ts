@@ -170,10 +170,10 @@ type LogOption = ServerOptions['log']
 
 /** Whoever installed the hook shows the log, so it is written as JSON only if the author asked for that. */
 function bothLogs(options: Affected, hook: (event: LogEvent) => void): LogOption {
-  const { observer } = createLog({ ...options, log: options.log ?? 'off' })
+  const { write } = createLog({ ...options, log: options.log ?? 'off' })
   return (event) => {
     hook(event)
-    observer.event?.(event)
+    write?.(event)
   }
 }
 

@@ -10,8 +10,8 @@
 import type { FlowHost } from '../carry/host.ts'
 import { placeOfError } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
+import { shorten } from '../log/error.ts'
 import type { LogFacts } from '../log/event.ts'
-import { shorten } from '../log/log.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 

@@ -95,7 +95,7 @@ export function createHost(
     skipSleep: options.skipSleep ?? options.dev ?? false,
     tracer: options.tracer,
     log,
-    silent: written.observer.event === undefined && observer?.event === undefined,
+    silent: written.write === undefined && observer?.event === undefined,
     observer,
     instance,
     running: new Set<RunningRound>(),

@@ -5,7 +5,7 @@
 import { deliverEvent, type EventDelivery, type HookView, viewHook } from '../carry/task/hook.ts'
 import { createTaskTools } from '../carry/task/tools.ts'
 import { misuse } from '../errors.ts'
-import { batchLogLines } from '../log/log.ts'
+import { batchLogLines } from '../log/standard-error.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
