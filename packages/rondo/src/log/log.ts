@@ -9,6 +9,7 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { misuse } from '../errors.ts'
 import { quietly } from '../lib/quietly.ts'
+import { createRate } from '../lib/rate.ts'
 import type { Observer } from '../protocol/observer.ts'
 import { describeError } from './error.ts'
 import { type LogEvent, type LogFacts, toEvent } from './event.ts'
@@ -94,17 +95,13 @@ export function createEvents(
 
 /** Reports on the log itself that the operator's function fails, once a minute. */
 function reportOnce(write: WriteEvent, instance: string, now: () => number): (error: unknown) => void {
-  let reportedAt = Number.NEGATIVE_INFINITY
+  const rate = createRate(60_000, now)
   return (error) => {
-    if (now() - reportedAt < REPORT_MS) return
-    reportedAt = now()
+    if (rate() === undefined) return
     const message = 'The log function threw or rejected; its event is lost'
     write({ level: 'warn', instance, event: 'warning', message, error })
   }
 }
-
-/** A log function that keeps failing is reported this often. */
-const REPORT_MS = 60_000
 
 const OPTIONS: readonly unknown[] = ['json', 'pretty', 'off', undefined]
 

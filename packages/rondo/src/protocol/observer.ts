@@ -9,6 +9,7 @@
 
 import { misuse } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
+import { createRate } from '../lib/rate.ts'
 import type { RequestId } from './call.ts'
 
 export interface Observer {
@@ -122,7 +123,6 @@ export interface OperationEnd {
   readonly stateBytes?: number
 }
 
-const REPORT_MS = 60_000
 const METHODS = ['begin', 'event', 'queue', 'count'] as const
 
 /** Returns an observer that never throws. What it threw is reported at most once a minute. */
@@ -138,11 +138,9 @@ export function guardObserver(
     throw misuse(
       'telemetry must be an observer with at least one of the methods begin, event, queue and count.',
     )
-  let reportedAt = Number.NEGATIVE_INFINITY
+  const rate = createRate(60_000, now)
   const report = (error: unknown): void => {
-    if (now() - reportedAt < REPORT_MS) return
-    reportedAt = now()
-    onThrown(error)
+    if (rate() !== undefined) onThrown(error)
   }
   const attempt = <T>(fn: () => T): T | undefined => {
     try {

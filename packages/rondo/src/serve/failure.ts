@@ -10,6 +10,7 @@
 import type { FlowHost } from '../carry/host.ts'
 import { placeOfError } from '../carry/report.ts'
 import { type ErrorCode, isStoreFault, RondoError } from '../errors.ts'
+import { createRate } from '../lib/rate.ts'
 import { shorten } from '../log/error.ts'
 import type { LogFacts } from '../log/event.ts'
 import type { FlowCall } from '../protocol/call.ts'
@@ -65,22 +66,15 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
     'There are too many sessions: sessions.maxSessions, maxSessionsPerPrincipal or maxSessionsPerAddress',
 }
 
-const EVERY_MS = 10_000
-
 export function createRefusalLog(
   log: (event: LogFacts) => void,
   now: () => number,
 ): (code: ErrorCode, status: number) => void {
-  const seen = new Map<ErrorCode, { count: number; loggedAt: number }>()
+  const rate = createRate(10_000, now)
   return (code, status) => {
-    const one = seen.get(code) ?? { count: 0, loggedAt: Number.NEGATIVE_INFINITY }
-    seen.set(code, one)
-    one.count += 1
-    if (now() - one.loggedAt < EVERY_MS) return
-    const { count } = one
-    one.count = 0
-    one.loggedAt = now()
-    log({ event: 'refused', status, code, message: ADVICE[code] ?? code, count })
+    const leftOut = rate(code)
+    if (leftOut === undefined) return
+    log({ event: 'refused', status, code, message: ADVICE[code] ?? code, count: leftOut + 1 })
   }
 }
 

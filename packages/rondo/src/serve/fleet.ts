@@ -9,6 +9,7 @@
 
 import type { FlowHost } from '../carry/host.ts'
 import { storeClock } from '../lib/clock.ts'
+import { createRate } from '../lib/rate.ts'
 import type { RequestId } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { BUS_LIMITS } from '../store/bus.ts'
@@ -53,7 +54,6 @@ export interface Fleet {
 }
 
 const LOST_SPACING_MS = 1_000
-const WARN_SPACING_MS = 60_000
 
 /** Undefined without a store that instances can share. */
 export function createFleet(
@@ -69,13 +69,10 @@ export function createFleet(
   let subscription: BusSubscription | undefined
   let lostAt = Number.NEGATIVE_INFINITY
   let stopCatchingUp: (() => void) | undefined
-  let warnedAt = Number.NEGATIVE_INFINITY
+  const rate = createRate(60_000, () => host.platform.now())
 
   const warn = (message: string, error: unknown): void => {
-    const now = host.platform.now()
-    if (now - warnedAt < WARN_SPACING_MS) return
-    warnedAt = now
-    host.log({ event: 'warning', message, error })
+    if (rate() !== undefined) host.log({ event: 'warning', message, error })
   }
   const hand = async (news: News): Promise<void> => {
     for (const listener of listeners) {

@@ -15,6 +15,7 @@ import { createEvery, idle } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import { quietly } from '../lib/quietly.ts'
 import { drawId } from '../lib/random.ts'
+import { createRate } from '../lib/rate.ts'
 import type { LogFacts, LogPlace } from '../log/event.ts'
 import { createEvents, createLog, type Log } from '../log/log.ts'
 import { type Codec, createCodecs } from '../protocol/codec.ts'
@@ -327,8 +328,6 @@ function endingOf(event: EngineEvent, task: TaskHead): { outcome: string; code?:
   return notedEnd(task) ?? { outcome: event.outcome === 'complete' ? 'complete' : 'refused' }
 }
 
-const REPORT_MS = 60_000
-
 /** Logs what matters, and passes every event to the operator's listener. */
 function logTaskEvents(
   log: Log,
@@ -336,16 +335,12 @@ function logTaskEvents(
   listener: ((event: EngineEvent) => void) | undefined,
   now: () => number = Date.now,
 ): EmitEngineEvent {
-  const reportedAt = new Map<string, number>()
+  const rate = createRate(60_000, now)
   const notify = quietly(listener, (error) =>
     log({ event: 'warning', message: 'The listener tasks.onEvent threw or rejected', error }),
   )
   const isNew = ({ during, error }: Extract<EngineEvent, { kind: 'store-error' }>): boolean => {
-    if (isStoreFault(error)) return !isSaid()
-    const last = reportedAt.get(during)
-    if (last !== undefined && now() - last < REPORT_MS) return false
-    reportedAt.set(during, now())
-    return true
+    return isStoreFault(error) ? !isSaid() : rate(during) !== undefined
   }
   return (event, task) => {
     const facts = event.kind === 'store-error' && !isNew(event) ? undefined : factsOf(event)

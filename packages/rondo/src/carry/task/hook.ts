@@ -7,6 +7,7 @@
 
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isText, isTime } from '../../lib/json.ts'
+import { createRate } from '../../lib/rate.ts'
 import type { Principal } from '../../protocol/call.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Hooks } from '../../replay/hook.ts'
@@ -246,29 +247,16 @@ function openId(host: FlowHost, id: unknown): HookName | undefined {
   return name as unknown as HookName
 }
 
-const MINUTE_MS = 60_000
-/** Whoever makes up ids must not fill the log. */
+/** Whoever makes up ids must not fill the log. There are only a few reasons. */
+const rates = new WeakMap<FlowHost, ReturnType<typeof createRate>>()
 const LINES_A_MINUTE = 10
 
-interface Refusals {
-  since: number
-  count: number
-}
-
-/** How often each reason occurred since the last minute began. There are only a few reasons. */
-const refusals = new WeakMap<FlowHost, Map<string, Refusals>>()
-
 function logRefusal(host: FlowHost, reason: string): undefined {
-  const now = host.platform.now()
-  const ofHost = refusals.get(host) ?? new Map<string, Refusals>()
-  refusals.set(host, ofHost)
-  const last = ofHost.get(reason)
-  const isCurrent = last !== undefined && Math.abs(now - last.since) < MINUTE_MS
-  const unlogged = isCurrent ? 0 : (last?.count ?? 0) - LINES_A_MINUTE
-  const current = isCurrent ? last : { since: now, count: 0 }
-  ofHost.set(reason, current)
-  if (++current.count > LINES_A_MINUTE) return undefined
-  const more = unlogged > 0 ? `; ${unlogged} others like it were not logged` : ''
+  const rate = rates.get(host) ?? createRate(60_000, () => host.platform.now(), LINES_A_MINUTE)
+  rates.set(host, rate)
+  const leftOut = rate(reason)
+  if (leftOut === undefined) return undefined
+  const more = leftOut > 0 ? `; ${leftOut} others like it were not logged` : ''
   const message = `The id of a hook was refused: it does not open (${reason})${more}`
   host.log({ event: 'warning', message })
   return undefined
