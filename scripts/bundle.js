@@ -141,7 +141,7 @@ for (const name of readdirSync('packages').filter((one) => existsSync(join('pack
   const metafile = await bundle(name, isCommand ? COMMAND : entries)
   writeBundled(folder, bundledIn(metafile, ...(isCommand ? [page.metafile] : [])))
   // The pages of the repository that the package contains, unless it has one of its own.
-  for (const page of files)
+  for (const page of files.filter((name) => /\.md$|^LICENSE$|^docs$/.test(name)))
     if (existsSync(page) && !OWN_PAGES.includes(join(folder, page)))
       cpSync(page, join(folder, page), { recursive: true })
 }

@@ -100,8 +100,9 @@ export function createFleet(options: FleetOptions): LocalFleet {
     alive.add(child)
     child.once('exit', () => alive.delete(child))
     child.on('error', () => alive.delete(child))
-    child.on('message', (message: InstanceMessage) => {
-      if (message.kind === 'event')
+    // The file may send messages too, `null` for example.
+    child.on('message', (message: InstanceMessage | null) => {
+      if (message?.kind === 'event')
         options.onHappening({ ...message.happening, instance: slot.name } as Happening)
     })
     return child
@@ -253,8 +254,8 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefine
       child.off('message', read)
       done(tasks)
     }
-    const read = (message: InstanceMessage): void => {
-      if (message.kind === 'tasks') end(message.tasks)
+    const read = (message: InstanceMessage | null): void => {
+      if (message?.kind === 'tasks') end(message.tasks)
     }
     const timer = setTimeout(end, LOOK_MS)
     child.on('message', read)
@@ -271,8 +272,8 @@ function deliverTo(
       child.off('message', read).off('exit', gone)
       done(delivery)
     }
-    const read = (reply: InstanceMessage): void => {
-      if (reply.kind === 'delivered' && reply.id === message.id) end(reply.delivery)
+    const read = (reply: InstanceMessage | null): void => {
+      if (reply?.kind === 'delivered' && reply.id === message.id) end(reply.delivery)
     }
     const gone = (): void =>
       end({
