@@ -210,7 +210,7 @@ describe('T30 T31 a client that logs in', () => {
   it.each(BEFORE_LOGIN)('H4 shows no link if the server or its issuer %s', async (_what, lies, reason) => {
     const { seen, error } = await failure(lies)
     expect(error?.message).toMatch(reason)
-    expect(error?.code).toMatch(/^PEER_(AUTHORIZATION|GONE)$/)
+    expect(error?.code).toMatch(/^PEER_(AUTHORIZATION|UNREACHABLE)$/)
     expect(seen).not.toContain('visit')
     expect(seen).not.toContain('/token')
   })

@@ -20,7 +20,7 @@ import { appendFileSync, existsSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 // Messages of the file are not for the console.
-process.send?.(null)
+if (process.env.VITEST === undefined) process.send?.(null)
 const file = (name) => fileURLToPath(new URL(name, import.meta.url))
 const server = createServer({ name: 'desk', version: '1.0.0', store: createSqliteStore({ file: file('tasks.db') }) })
 
