@@ -14,6 +14,8 @@ import { CODECS, type Codec } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
 import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
+import type { AttachDraft } from '../session/older.ts'
+import type { SessionOptions } from '../session/options.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CachePolicy } from '../tool/definition.ts'
@@ -24,8 +26,6 @@ import type { Authenticate } from './http/authenticate.ts'
 import type { FetchOptions } from './http/fetch.ts'
 import type { ChangeBus } from './http/subscription.ts'
 import type { WeightOptions } from './limits.ts'
-import type { AttachDraft } from './session/older.ts'
-import type { SessionOptions } from './session/options.ts'
 
 export interface HttpOptions extends AdmissionOptions {
   /** Identifies the caller. Without it every caller is anonymous. */

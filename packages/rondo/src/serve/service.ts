@@ -24,6 +24,7 @@ import { type Codecs, namedVersions } from '../protocol/codec.ts'
 import type { ParamHeader } from '../protocol/common/headers.ts'
 import type { Reply, TaskState } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
+import type { Older } from '../session/older.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
@@ -32,7 +33,6 @@ import type { Readiness } from './http/listen.ts'
 import type { Change, ChangeBus } from './http/subscription.ts'
 import type { Loads } from './limits.ts'
 import { complete, createCatalog } from './listing.ts'
-import type { Older } from './session/older.ts'
 
 /** A call in progress. Subscriptions are served by the entrances, from `changes`. */
 interface ActiveCall {

@@ -24,7 +24,7 @@ import { ANSWER_LIMITS } from '../../protocol/common/request.ts'
 import { readAnswer } from '../../protocol/rev-2025-11-25/decode.ts'
 import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities, InputRequest } from '../../protocol/wire.ts'
-import type { WholeEvent } from '../../serve/session/stream.ts'
+import type { WholeEvent } from '../../session/stream.ts'
 
 /** What a client echoes unchanged: a string or an object, opaque to it. */
 export type State = string | Readonly<Record<string, unknown>>

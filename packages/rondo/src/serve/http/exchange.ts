@@ -14,13 +14,13 @@ import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, idOf } from '../../protocol/common/request.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
+import { openOlder } from '../../session/exchange.ts'
+import type { IsOlder } from '../../session/older.ts'
 import { internalError } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
 import { createLoads, createShares, FREE_WEIGHT, type Load, NOBODY, type ShareOf } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import { type Service, settle } from '../service.ts'
-import { openOlder } from '../session/exchange.ts'
-import type { IsOlder } from '../session/older.ts'
 import {
   type Admission,
   type CrossOrigin,

@@ -15,10 +15,10 @@ import { encodeNotification, SUBSCRIPTION_ID } from '../../protocol/common/json-
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { type TaskState, toTaskResult } from '../../protocol/reply.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
+import { createOwnerTally } from '../../session/options.ts'
+import { costOf } from '../../session/session.ts'
 import { NOBODY } from '../limits.ts'
 import type { Service } from '../service.ts'
-import { createOwnerTally } from '../session/options.ts'
-import { costOf } from '../session/session.ts'
 import { type Outlet, openStream, refusal, type StreamOptions, toEvent } from './line.ts'
 
 /** Where the messages of one subscription go. */

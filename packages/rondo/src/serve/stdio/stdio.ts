@@ -20,6 +20,7 @@ import {
   type InputLine,
 } from '../../protocol/common/json-rpc.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
+import { SessionPeer } from '../../session/dispatch.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
 import {
   assertInterval,
@@ -35,7 +36,6 @@ import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { createLoads, FREE_WEIGHT, type Load, type Loads, NOBODY } from '../limits.ts'
 import { type Service, settle } from '../service.ts'
-import { SessionPeer } from '../session/dispatch.ts'
 
 export interface StdioOptions {
   /** Default: `process.stdin`. */

@@ -13,13 +13,13 @@
  *         a task before anything is.
  */
 
-import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../../carry/push.ts'
-import { RondoError } from '../../errors.ts'
-import type { PeerAnswer } from '../../protocol/call.ts'
-import type { SessionDialect } from '../../protocol/codec.ts'
-import { encodeNotification } from '../../protocol/common/json-rpc.ts'
-import type { InputRequests } from '../../protocol/wire.ts'
-import { Pulse } from '../heartbeat.ts'
+import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../carry/push.ts'
+import { RondoError } from '../errors.ts'
+import type { PeerAnswer } from '../protocol/call.ts'
+import type { SessionDialect } from '../protocol/codec.ts'
+import { encodeNotification } from '../protocol/common/json-rpc.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import { Pulse } from '../serve/heartbeat.ts'
 
 /** Carries messages to the client of a session: the stream of one call, the session's own stream, or stdout. */
 export interface Channel {

@@ -3,8 +3,8 @@
  * take twenty times as much memory, and they do not count as in flight (N2). The call continues when there is room for them again.
  */
 
-import type { FlowCall } from '../../protocol/call.ts'
-import type { Load } from '../limits.ts'
+import type { FlowCall } from '../protocol/call.ts'
+import type { Load } from '../serve/limits.ts'
 import { costOf } from './session.ts'
 
 export interface Parcel {

@@ -4,13 +4,13 @@
  * result that says why. The handshake reads `initialize` and decides what the session keeps of it.
  */
 
-import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../../carry/push.ts'
-import { observeRequest, unaskableReply } from '../../carry/report.ts'
-import { observeTask } from '../../carry/task/call.ts'
-import { runRound } from '../../carry/token.ts'
-import { RondoError } from '../../errors.ts'
-import { createEvery } from '../../lib/clock.ts'
+import type { FlowHost } from '../carry/host.ts'
+import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../carry/push.ts'
+import { observeRequest, unaskableReply } from '../carry/report.ts'
+import { observeTask } from '../carry/task/call.ts'
+import { runRound } from '../carry/token.ts'
+import { RondoError } from '../errors.ts'
+import { createEvery } from '../lib/clock.ts'
 import type {
   FlowCall,
   InitializeCall,
@@ -19,20 +19,20 @@ import type {
   PeerFacts,
   Principal,
   TaskCall,
-} from '../../protocol/call.ts'
-import type { Codecs, SessionDialect } from '../../protocol/codec.ts'
-import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
-import { claimedVersion, isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
-import type { OlderReply, Reply, TaskState } from '../../protocol/reply.ts'
-import type { InputRequests } from '../../protocol/wire.ts'
-import { digest } from '../../seal/envelope.ts'
-import type { Registry } from '../../tool/registry.ts'
-import type { Target } from '../../tool/target.ts'
-import { toErrorReply, unknownTarget } from '../failure.ts'
-import type { Fleet } from '../fleet.ts'
-import type { ChangeBus } from '../http/subscription.ts'
-import { complete, createCatalog } from '../listing.ts'
-import type { Service } from '../service.ts'
+} from '../protocol/call.ts'
+import type { Codecs, SessionDialect } from '../protocol/codec.ts'
+import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
+import { claimedVersion, isInitialize, rememberedCapabilities } from '../protocol/common/request.ts'
+import type { OlderReply, Reply, TaskState } from '../protocol/reply.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import { digest } from '../seal/envelope.ts'
+import { toErrorReply, unknownTarget } from '../serve/failure.ts'
+import type { Fleet } from '../serve/fleet.ts'
+import type { ChangeBus } from '../serve/http/subscription.ts'
+import { complete, createCatalog } from '../serve/listing.ts'
+import type { Service } from '../serve/service.ts'
+import type { Registry } from '../tool/registry.ts'
+import type { Target } from '../tool/target.ts'
 import type { Posted, PostOptions } from './exchange.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import type { Session } from './session.ts'

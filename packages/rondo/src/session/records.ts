@@ -10,13 +10,13 @@
  *          connection. If the writer is silent, the reader ends the stream, and the client resumes it elsewhere.
  */
 
-import type { FlowHost } from '../../carry/host.ts'
-import { RondoError } from '../../errors.ts'
-import { isRecord, isText } from '../../lib/json.ts'
-import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
-import type { RecordStore } from '../../store/store.ts'
-import type { Fleet, News } from '../fleet.ts'
-import type { Outlet } from '../http/line.ts'
+import type { FlowHost } from '../carry/host.ts'
+import { RondoError } from '../errors.ts'
+import { isRecord, isText } from '../lib/json.ts'
+import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
+import type { Fleet, News } from '../serve/fleet.ts'
+import type { Outlet } from '../serve/http/line.ts'
+import type { RecordStore } from '../store/store.ts'
 import type { Session } from './session.ts'
 
 export interface OpenRecord<T> {

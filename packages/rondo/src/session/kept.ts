@@ -12,13 +12,13 @@
  *         instance may take it over without waiting for a lease.
  */
 
-import type { FlowHost } from '../../carry/host.ts'
-import { deliverAnswers } from '../../carry/task/call.ts'
-import { isStoreFault, RondoError } from '../../errors.ts'
-import { isRecord } from '../../lib/json.ts'
-import type { PeerAnswer, Principal, RequestId } from '../../protocol/call.ts'
-import { type Claims, decodeClaims, encodeClaims } from '../../seal/state.ts'
-import type { Fleet } from '../fleet.ts'
+import type { FlowHost } from '../carry/host.ts'
+import { deliverAnswers } from '../carry/task/call.ts'
+import { isStoreFault, RondoError } from '../errors.ts'
+import { isRecord } from '../lib/json.ts'
+import type { PeerAnswer, Principal, RequestId } from '../protocol/call.ts'
+import { type Claims, decodeClaims, encodeClaims } from '../seal/state.ts'
+import type { Fleet } from '../serve/fleet.ts'
 import type { CallKeeper, SentQuestion, SessionLine } from './line.ts'
 import type { NextRecord, OpenRecord, SealedRecords } from './records.ts'
 import type { Session } from './session.ts'

@@ -1,8 +1,8 @@
 /** Options and limits of sessions. Every client of a revision up to 2025-11-25 has one session. */
 
-import { didYouMean, misuse } from '../../errors.ts'
-import { createEvery, type Every } from '../../lib/clock.ts'
-import { drawId } from '../../lib/random.ts'
+import { didYouMean, misuse } from '../errors.ts'
+import { createEvery, type Every } from '../lib/clock.ts'
+import { drawId } from '../lib/random.ts'
 
 export interface SessionOptions {
   /** Sessions that may be open at once. Default: 10,000. */

@@ -7,21 +7,21 @@
  * post 3  The version of a request is the one in its header, or else the session's.
  */
 
-import { type Need, scopesOfTask, withNeed } from '../../carry/scope.ts'
-import { isStoreFault, RondoError } from '../../errors.ts'
-import type { InFlight } from '../../lib/collection.ts'
-import { isThenable } from '../../lib/json.ts'
-import type { Principal, RequestId } from '../../protocol/call.ts'
-import { negotiate, type SessionDialect, type SessionMessage } from '../../protocol/codec.ts'
-import { type RequestHeaders, versionHeader } from '../../protocol/common/headers.ts'
-import { UNSTATED_VERSION } from '../../protocol/common/json-rpc.ts'
-import { claimedVersion, idOf, isInitialize } from '../../protocol/common/request.ts'
-import { isTurnsSession } from '../../seal/session-id.ts'
-import { principalTag } from '../../seal/state.ts'
-import { internalError } from '../failure.ts'
-import type { WatchedCall } from '../heartbeat.ts'
-import type { Access } from '../http/authenticate.ts'
-import type { CallContext } from '../http/exchange.ts'
+import { type Need, scopesOfTask, withNeed } from '../carry/scope.ts'
+import { isStoreFault, RondoError } from '../errors.ts'
+import type { InFlight } from '../lib/collection.ts'
+import { isThenable } from '../lib/json.ts'
+import type { Principal, RequestId } from '../protocol/call.ts'
+import { negotiate, type SessionDialect, type SessionMessage } from '../protocol/codec.ts'
+import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
+import { UNSTATED_VERSION } from '../protocol/common/json-rpc.ts'
+import { claimedVersion, idOf, isInitialize } from '../protocol/common/request.ts'
+import { isTurnsSession } from '../seal/session-id.ts'
+import { principalTag } from '../seal/state.ts'
+import { internalError } from '../serve/failure.ts'
+import type { WatchedCall } from '../serve/heartbeat.ts'
+import type { Access } from '../serve/http/authenticate.ts'
+import type { CallContext } from '../serve/http/exchange.ts'
 import {
   type HttpHeaders,
   type HttpResponse,
@@ -30,9 +30,9 @@ import {
   readsStreams,
   refusal,
   type StreamOptions,
-} from '../http/line.ts'
-import type { Load, ShareOf } from '../limits.ts'
-import type { Service } from '../service.ts'
+} from '../serve/http/line.ts'
+import type { Load, ShareOf } from '../serve/limits.ts'
+import type { Service } from '../serve/service.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { createOlderTest, factsOf, type IsOlder, type Older, readInitialize } from './older.ts'
 import type { Session } from './session.ts'

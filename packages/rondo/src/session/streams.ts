@@ -3,8 +3,8 @@
  * client waits for what follows an answer. A lost stream is kept for resumption.
  */
 
-import { isStreamName, nameStream } from '../../seal/session-id.ts'
-import type { Outlet, StreamOptions } from '../http/line.ts'
+import { isStreamName, nameStream } from '../seal/session-id.ts'
+import type { Outlet, StreamOptions } from '../serve/http/line.ts'
 import type { Channel } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
 import { readEventId, SessionStream, type StreamSetup } from './stream.ts'

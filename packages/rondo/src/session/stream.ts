@@ -21,7 +21,7 @@ import {
   SSE_COMMENT,
   type StreamOptions,
   toEvent,
-} from '../http/line.ts'
+} from '../serve/http/line.ts'
 import type { Channel } from './line.ts'
 import { type MemoryBudget, type SessionSettings, UNCOUNTED } from './options.ts'
 

@@ -3,10 +3,10 @@
  * is a session.
  */
 
-import { RondoError } from '../../errors.ts'
-import { idle } from '../../lib/clock.ts'
-import type { PeerFacts } from '../../protocol/call.ts'
-import type { ChangeBus } from '../http/subscription.ts'
+import { RondoError } from '../errors.ts'
+import { idle } from '../lib/clock.ts'
+import type { PeerFacts } from '../protocol/call.ts'
+import type { ChangeBus } from '../serve/http/subscription.ts'
 import { createOwnerTally, type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
 import { costOf, isNamed, Session, type SessionName, shareLimit } from './session.ts'
 

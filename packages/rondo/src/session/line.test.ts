@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { Message, OpenStream } from '../../../../../test/support/older-client.ts'
-import { startOlder } from '../../../../../test/support/older-server.ts'
+import type { Message, OpenStream } from '../../../../test/support/older-client.ts'
+import { startOlder } from '../../../../test/support/older-server.ts'
 
 const ask = (id: number, _meta?: object) => ({
   jsonrpc: '2.0',

@@ -3,15 +3,15 @@
  * pushed while it waits, marked with their task.
  */
 
-import type { FlowHost, TaskHost } from '../../carry/host.ts'
-import { type AskingLine, type SteadyLine, steadyLine } from '../../carry/push.ts'
-import { type AskNow, awaitTask, handleTask, listTasks, respondToTask } from '../../carry/task/call.ts'
-import { RondoError } from '../../errors.ts'
-import type { Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
-import type { SessionDialect } from '../../protocol/codec.ts'
-import type { Observed } from '../../protocol/observer.ts'
-import type { OlderReply } from '../../protocol/reply.ts'
-import { toErrorReply } from '../failure.ts'
+import type { FlowHost, TaskHost } from '../carry/host.ts'
+import { type AskingLine, type SteadyLine, steadyLine } from '../carry/push.ts'
+import { type AskNow, awaitTask, handleTask, listTasks, respondToTask } from '../carry/task/call.ts'
+import { RondoError } from '../errors.ts'
+import type { Principal, TaskCall, TaskListCall } from '../protocol/call.ts'
+import type { SessionDialect } from '../protocol/codec.ts'
+import type { Observed } from '../protocol/observer.ts'
+import type { OlderReply } from '../protocol/reply.ts'
+import { toErrorReply } from '../serve/failure.ts'
 import type { SessionDraft } from './older.ts'
 
 interface TaskCallOptions {

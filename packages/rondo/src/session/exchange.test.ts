@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { Message, OlderClient, OpenStream } from '../../../../../test/support/older-client.ts'
-import { startOlder } from '../../../../../test/support/older-server.ts'
+import type { Message, OlderClient, OpenStream } from '../../../../test/support/older-client.ts'
+import { startOlder } from '../../../../test/support/older-server.ts'
 
 const ASK = { jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'ask' } }
 const ADA = { action: 'accept', content: { name: 'Ada' } }
