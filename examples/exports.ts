@@ -58,6 +58,7 @@ import {
   sealPending,
 } from 'rondo/client'
 import { loopback, memoryTokenStore, oauth, parseLogin } from 'rondo/client/oauth'
+import { JsonRpcError } from 'rondo/extension'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
@@ -419,6 +420,12 @@ export function contracts(harness: StoreHarness, engine: EngineHarness) {
   describe('the contract of my engine', () => {
     for (const { name, run } of engineControls(engine)) it(name, run)
   })
+  // #endregion
+}
+
+export function passOn(): never {
+  // #region JsonRpcError
+  throw new JsonRpcError(-32050, 'The quota of this month is used up', { resetsOn: '2026-12-01' })
   // #endregion
 }
 

@@ -109,13 +109,14 @@ describe('the values that an entry exports', () => {
 
 describe('the types in public signatures', () => {
   /**
-   * Those who write a store import its types from `rondo/store`, those who write an observer from `rondo/otel`. The
+   * Those who write a store import its types from `rondo/store`, those who write an extension from `rondo/extension`, those who
+   * write an observer from `rondo/otel`. The
    * client and the forms run in a browser, where the others do not.
    */
   const besideOf = (source: string): string[] =>
     /client|forms/.test(source)
       ? []
-      : ['index', 'store', 'otel'].map((entry) => `packages/rondo/src/${entry}.ts`)
+      : ['index', 'store', 'extension', 'otel'].map((entry) => `packages/rondo/src/${entry}.ts`)
 
   it.each(subpaths)(
     '$specifier, rondo or rondo/store exports every type of a parameter or a result',

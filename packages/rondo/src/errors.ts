@@ -270,6 +270,36 @@ export function detailOf({ code, message }: RondoError): string {
   return message.slice(code.length + 3)
 }
 
+/**
+ * A JSON-RPC error with any code, message and data, such as one of another server that an extension or a handler passes on.
+ * Everything in it is sent to the client.
+ *
+ * @example
+ * ```ts
+ * throw new JsonRpcError(-32050, 'The quota of this month is used up', { resetsOn: '2026-12-01' })
+ * ```
+ */
+export class JsonRpcError extends RondoError {
+  readonly #rpc: number
+
+  constructor(rpc: number, message: string, data?: unknown) {
+    super('PEER_ERROR', message, { data })
+    this.#rpc = rpc
+  }
+
+  override get rpc(): number {
+    return this.#rpc
+  }
+
+  override get http(): number {
+    return 200
+  }
+
+  override get sentence(): string {
+    return detailOf(this)
+  }
+}
+
 /** Marks an error whose message we wrote: it quotes no user data, so it may be logged in full. */
 const OURS = Symbol.for('rondo.misuse')
 
