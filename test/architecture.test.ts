@@ -181,6 +181,26 @@ describe('a tree that breaks a rule is reported', () => {
       /^cycle: .*a\.ts → .*b\.ts → .*c\.ts → .*a\.ts$/,
     ],
     [
+      'a knot of types',
+      Object.fromEntries(
+        ['a', 'b', 'c', 'd', 'e'].map((name, at, all) => [
+          `lib/${name}.ts`,
+          `import type { X } from './${all[(at + 1) % 5]}.ts'\nexport const y: X = 1\n`,
+        ]),
+      ),
+      /^knot of 5 files: lib\/a\.ts, lib\/b\.ts, lib\/c\.ts, lib\/d\.ts, lib\/e\.ts$/,
+    ],
+    [
+      'the port imports what uses it',
+      { 'serve/port.ts': from('./a.ts'), 'serve/a.ts': leaf },
+      /port\.ts: may import nothing of serve/,
+    ],
+    [
+      'an entrance imports a session',
+      { 'serve/http/a.ts': from('../../session/b.ts'), 'session/b.ts': leaf },
+      /may know sessions only through serve\/port\.ts/,
+    ],
+    [
       'a barrel',
       { 'lib/a.ts': "export * from './b.ts'\nexport type { Y } from './b.ts'\n", 'lib/b.ts': leaf },
       /is a barrel/,

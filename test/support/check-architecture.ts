@@ -140,6 +140,23 @@ function checkDraft(path: string, target: string): string[] {
   return Object.hasOwn(ATTACHES_DRAFTS, path) ? [] : [`${path}: may not attach drafts (${target})`]
 }
 
+/** The seam between entrances, service and sessions. It holds types, and imports nothing that uses them. */
+const PORT = 'serve/port.ts'
+
+/** The only files of `serve/` that import sessions; all others know them through the port. */
+const ATTACHES_SESSIONS: Readonly<Record<string, string>> = {
+  'serve/server.ts': 'the service for older clients',
+  'serve/options.ts': 'the options of sessions',
+}
+
+function checkSeam(path: string, target: string): string[] {
+  const to = folderOf(target)
+  if (path === PORT && (to === 'serve' || to === 'session'))
+    return [`${path}: may import nothing of serve/ and session/ (${target})`]
+  if (to !== 'session' || folderOf(path) !== 'serve' || Object.hasOwn(ATTACHES_SESSIONS, path)) return []
+  return [`${path}: may know sessions only through ${PORT} (${target})`]
+}
+
 function checkArrow(path: string, target: string): string[] {
   const from = folderOf(path)
   const to = folderOf(target)
@@ -169,8 +186,10 @@ function checkTypeNames(tree: SourceTree): string[] {
 function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
   const problems: string[] = []
   const graph = new Map<string, string[]>()
+  const withTypes = new Map<string, string[]>()
   for (const [path, scan] of scans) {
     const targets: string[] = []
+    const all: string[] = []
     if (scan.computed > 0) problems.push(`${path}: imports a module whose name is computed`)
     if (scan.barrel && !isEntry(path)) problems.push(`${path}: is a barrel, it only re-exports`)
     for (const { from, typeOnly } of scan.imports) {
@@ -181,16 +200,55 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
       const target = posix.join(posix.dirname(path), from)
       if (!tree.has(target)) problems.push(`${path}: imports ${from}, which does not exist`)
       else {
-        // Types may refer to each other: such imports do not exist at run time.
+        all.push(target)
         if (!typeOnly) targets.push(target)
         const arrow = checkArrow(path, target)
-        problems.push(...arrow, ...checkRevision(path, target))
+        problems.push(...arrow, ...checkRevision(path, target), ...checkSeam(path, target))
         if (arrow.length === 0) problems.push(...checkDraft(path, target))
       }
     }
     graph.set(path, targets)
+    withTypes.set(path, all)
   }
-  return { problems, graph }
+  return { problems, graph, withTypes }
+}
+
+/** Folders whose knots are still to be cut, with their size. */
+const LARGER_KNOTS: Readonly<Record<string, number>> = {
+  client: 17,
+  drafts: 17,
+  carry: 13,
+  mount: 8,
+  protocol: 5,
+}
+
+/** Types of a few files may refer to each other: such imports do not exist at run time. */
+const MAX_KNOT = 4
+
+/** One sentence for each group of more files than that which all reach each other, by Tarjan's algorithm. */
+function findKnots(graph: ReadonlyMap<string, readonly string[]>): string[] {
+  const numbers = new Map<string, number>()
+  const open: string[] = []
+  const knots: string[] = []
+  /** Returns the lowest number of an open file that is reached from here. */
+  const visit = (path: string): number => {
+    const number = numbers.size
+    numbers.set(path, number)
+    open.push(path)
+    let lowest = number
+    for (const target of graph.get(path) ?? []) {
+      if (!numbers.has(target)) lowest = Math.min(lowest, visit(target))
+      else if (open.includes(target)) lowest = Math.min(lowest, numbers.get(target) ?? number)
+    }
+    if (lowest === number) {
+      const knot = open.splice(open.indexOf(path))
+      if (knot.length > (LARGER_KNOTS[folderOf(path)] ?? MAX_KNOT))
+        knots.push(`knot of ${knot.length} files: ${knot.sort().join(', ')}`)
+    }
+    return lowest
+  }
+  for (const path of graph.keys()) if (!numbers.has(path)) visit(path)
+  return knots
 }
 
 /** One sentence per cycle, by depth-first search: a file that is reached again while it is still open closes one. */
@@ -217,7 +275,13 @@ export function checkArchitecture(tree: SourceTree): string[] {
   const code = [...tree].filter(([path]) => !isTest(path))
   const scans = new Map(code.map(([path, text]) => [path, scanImports(text)]))
   const imports = checkImports(tree, scans)
-  return [...problems, ...checkTypeNames(tree), ...imports.problems, ...findCycles(imports.graph)]
+  return [
+    ...problems,
+    ...checkTypeNames(tree),
+    ...imports.problems,
+    ...findCycles(imports.graph),
+    ...findKnots(imports.withTypes),
+  ]
 }
 
 /** Packages that may use `rondo/internal`: they are released with exactly the same version. */

@@ -10,7 +10,7 @@ import type { Call, FlowCall, Line, ListenCall, Principal } from '../../packages
 import { createCodecs } from '../../packages/rondo/src/protocol/codec.ts'
 import type { Reply } from '../../packages/rondo/src/protocol/reply.ts'
 import { createChangeBus } from '../../packages/rondo/src/serve/http/subscription.ts'
-import type { Service } from '../../packages/rondo/src/serve/service.ts'
+import type { Service } from '../../packages/rondo/src/serve/port.ts'
 
 export const VERSION = '2026-07-28'
 

@@ -14,7 +14,7 @@ import type { RequestId } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { BUS_LIMITS } from '../store/bus.ts'
 import type { BusSubscription, RecordStore, Store } from '../store/store.ts'
-import type { Change, ChangeBus } from './http/subscription.ts'
+import type { Change, ChangeBus } from './port.ts'
 
 export type News =
   | { readonly kind: 'change'; readonly change: Change }

@@ -17,29 +17,10 @@ import { justAbove } from '../carry/push.ts'
 import { placeOf, subjectOf } from '../carry/report.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
-
-/** A call in flight, as far as the watch needs it. */
-export interface WatchedCall {
-  readonly call?: { readonly progressToken?: string | number }
-  readonly line?: WatchedLine
-}
-
-interface WatchedLine {
-  /** False while nothing was sent, so that a failure can still have a status of its own. */
-  readonly begun?: boolean
-  /** Shows that the call is alive if it has been silent since the last beat. */
-  beat(progressToken: string | number | undefined): unknown
-}
+import type { SlowHandlers, WatchedCall } from './port.ts'
 
 /** Starts to watch; ends by itself, and then calls `onIdle`, as soon as there are no calls. */
 export type Watch = (calls: () => Iterable<WatchedCall>, onIdle?: () => void) => void
-
-/** Logs handlers that have run for `limits.slowHandlerMs`, each once per round. */
-export interface SlowHandlers {
-  /** How often to look. */
-  readonly everyMs: number
-  check(): void
-}
 
 /** Returns nothing if slow handlers are not logged. Rounds of tasks and of mounted servers count too. */
 export function createSlowHandlers({
@@ -95,7 +76,7 @@ export function createWatch({
   const isDue = (age: number, ms: number): boolean =>
     ms > 0 && Math.floor((age * tickMs) / ms) > Math.floor(((age - 1) * tickMs) / ms)
 
-  const waits = (line: WatchedLine, age: number): boolean =>
+  const waits = (line: NonNullable<WatchedCall['line']>, age: number): boolean =>
     line.begun === false && age * tickMs < MAX_WAIT_MS && isStuck?.() === true
   const check = (one: WatchedCall, age: number): void => {
     if (one.line && waits(one.line, age)) return

@@ -15,11 +15,9 @@
 import type { Socket, Server as SocketServer } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { misuse, RondoError } from '../errors.ts'
-import { JSON_LIMITS, type JsonLimits } from '../lib/json.ts'
-import type { Principal } from '../protocol/call.ts'
-import type { RequestHeaders } from '../protocol/common/headers.ts'
+import { JSON_LIMITS } from '../lib/json.ts'
 import { principalTag } from '../seal/state.ts'
-import type { ServerOptions } from './options.ts'
+import type { Loads, ShareOf } from './port.ts'
 
 interface Overload {
   overloaded(): boolean
@@ -31,8 +29,11 @@ const NEVER: Overload = { overloaded: () => false, close: () => {} }
 /** How often the delay is measured. */
 const WINDOW_MS = 250
 
+/** When an instance is overloaded: its event loop is late, or the operator's function says so. */
+export type Shed = { eventLoopDelayMs: number } | (() => boolean)
+
 export function createOverload(
-  shed: ServerOptions['shed'],
+  shed: Shed | undefined,
   now: () => number,
   onError: (error: unknown) => void,
 ): Overload {
@@ -68,12 +69,6 @@ function shouldShed(shed: () => boolean, onError: (error: unknown) => void): boo
   }
 }
 
-export type ShareOf = (
-  principal: Principal | undefined,
-  headers: RequestHeaders,
-  connection: { readonly address: string | undefined },
-) => string
-
 export const NOBODY: string = principalTag(undefined)
 
 export function createShares(addressHeader?: string): ShareOf {
@@ -96,29 +91,6 @@ function networkOf(address: string): string {
     tail === undefined ? [] : Array<string>(Math.max(0, 8 - before.length - after.length)).fill('0')
   const groups = [...before, ...zeros, ...after].slice(0, 4)
   return groups.map((group) => group.replace(/^0+(?=.)/, '').toLowerCase()).join(':')
-}
-
-/** What arrives or runs for one message, with its weight; see `lib/json.ts`. */
-export interface Load {
-  /** Counts this weight from now on. Returns false, and changes nothing, if there is no room for it. */
-  weigh(weight: number): boolean
-  /** Keeps the weight counted until the returned function is called. When nobody holds it any more, it is released. */
-  hold(): () => void
-  /** Holds this weight again, as soon as there is room for it. */
-  reclaim(weight: number): Promise<() => void>
-  /** What is counted now. */
-  readonly weight: number
-}
-
-/** The weight of everything that is in flight (N2). */
-export interface Loads {
-  /** The limits of one message. */
-  readonly json: JsonLimits
-  open(share: string): Load
-  /** The refusal of what has no room. */
-  refusal(): RondoError
-  /** Weight that is counted now, in all. */
-  readonly weight: number
 }
 
 export interface WeightOptions {
@@ -222,6 +194,35 @@ export function createLoads(given: WeightOptions & { retryAfterSeconds?: number 
       }
     },
   }
+}
+
+/** Sums amounts by owner, and forgets owners whose sum is zero. */
+export interface OwnerTally {
+  readonly total: number
+  of(owner: string): number
+  add(owner: string, change: number): void
+}
+
+export function createOwnerTally(): OwnerTally {
+  const amounts = new Map<string, number>()
+  let total = 0
+  return {
+    get total() {
+      return total
+    },
+    of: (owner) => amounts.get(owner) ?? 0,
+    add(owner, change) {
+      const amount = (amounts.get(owner) ?? 0) + change
+      total += change
+      if (amount > 0) amounts.set(owner, amount)
+      else amounts.delete(owner)
+    },
+  }
+}
+
+/** Roughly the bytes of memory that a string takes, with the entry that holds it. */
+export function costOf(text: string): number {
+  return 64 + 2 * text.length
 }
 
 /** Limits the connections of one address (T20), so that one machine cannot use up all of them. */

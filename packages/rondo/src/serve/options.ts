@@ -24,8 +24,8 @@ import { assertInterval } from './heartbeat.ts'
 import type { AdmissionOptions } from './http/admission.ts'
 import type { Authenticate } from './http/authenticate.ts'
 import type { FetchOptions } from './http/fetch.ts'
-import type { ChangeBus } from './http/subscription.ts'
-import type { WeightOptions } from './limits.ts'
+import type { Shed, WeightOptions } from './limits.ts'
+import type { ChangeBus } from './port.ts'
 
 export interface HttpOptions extends AdmissionOptions {
   /** Identifies the caller. Without it every caller is anonymous. */
@@ -89,7 +89,7 @@ export interface ServerOptions
   /** Hands a call back at its next step or ask once its round has run this long. Default: never. */
   maxRoundMs?: number
   /** Hands calls back at their next step or ask while this instance is overloaded. Default: never. */
-  shed?: { eventLoopDelayMs: number } | (() => boolean)
+  shed?: Shed
   /** Entries on one page of a list. Default: 1000. */
   pageSize?: number
   /** How long clients may cache lists. Default: a minute; `public` unless callers are authenticated. */

@@ -8,7 +8,7 @@ import { misuse } from '../errors.ts'
 import { batchLogLines } from '../log/standard-error.ts'
 import type { Listing } from '../protocol/call.ts'
 import type { Codec } from '../protocol/codec.ts'
-import { createOlder } from '../session/older.ts'
+import { createOlder } from '../session/service.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
@@ -24,7 +24,6 @@ import {
   type Listening,
   type ListenOptions,
   listen,
-  type NotReady,
   portOfEnvironment,
 } from './http/listen.ts'
 import {
@@ -36,7 +35,8 @@ import {
 import { createChangeBus, guardedBus } from './http/subscription.ts'
 import { createLoads } from './limits.ts'
 import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts'
-import { createService, type OpenService, type Service } from './service.ts'
+import type { NotReady, Service } from './port.ts'
+import { createService, type OpenService } from './service.ts'
 import { assertStdioNames, type StdioOptions, serveStdio } from './stdio/stdio.ts'
 
 export interface Server extends Declarations {

@@ -6,89 +6,19 @@
 
 import type { FlowHost } from '../carry/host.ts'
 import { observeRequest } from '../carry/report.ts'
-import { type Need, needOf } from '../carry/scope.ts'
+import { needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
-import { type ErrorCode, RondoError } from '../errors.ts'
+import { RondoError } from '../errors.ts'
 import { isThenable } from '../lib/json.ts'
-import type {
-  Call,
-  Line,
-  ListenCall,
-  Listing,
-  Principal,
-  SessionCall,
-  TaskListCall,
-} from '../protocol/call.ts'
-import { type Codecs, namedVersions } from '../protocol/codec.ts'
-import type { ParamHeader } from '../protocol/common/headers.ts'
-import type { Reply, TaskState } from '../protocol/reply.ts'
-import type { ClientCapabilities } from '../protocol/wire.ts'
-import type { Older } from '../session/older.ts'
+import type { Listing } from '../protocol/call.ts'
+import { namedVersions } from '../protocol/codec.ts'
+import type { Reply } from '../protocol/reply.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
-import type { SlowHandlers } from './heartbeat.ts'
-import type { Readiness } from './http/listen.ts'
-import type { Change, ChangeBus } from './http/subscription.ts'
-import type { Loads } from './limits.ts'
 import { complete, createCatalog } from './listing.ts'
-
-/** A call in progress. Subscriptions are served by the entrances, from `changes`. */
-interface ActiveCall {
-  readonly call: Exclude<Call, ListenCall>
-  readonly principal: Principal | undefined
-  readonly line: Line
-}
-
-export interface Service {
-  readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
-  readonly codecs: Codecs
-  readonly supportedVersions: readonly string[]
-  /** The versions named to a client that speaks none of them. */
-  readonly namedVersions?: readonly string[]
-  readonly changes: ChangeBus
-  /** The changes to which a client may subscribe: those whose capability is declared. */
-  readonly changeKinds: readonly Exclude<Change['kind'], 'everything'>[]
-  /** Never rejects. */
-  handle(active: ActiveCall): Reply | Promise<Reply>
-  /** Serves clients of earlier eras. Absent if these are closed. */
-  readonly older?: Older
-  paramHeaders(tool: string): readonly ParamHeader[]
-  /** True if something that is served asks for scopes. */
-  readonly scoped: boolean
-  /** What a request needs of its caller's token. Throws or rejects if the author's function does. */
-  needOf(call: Call | SessionCall | TaskListCall): Need | Promise<Need>
-  /** There is a store for tasks. */
-  readonly tasks?: boolean
-  readonly watchTasks?: WatchTasks
-  /** What the messages in flight weigh. */
-  readonly loads?: Loads
-  /** Logs slow handlers. */
-  readonly slow?: SlowHandlers
-  /** Whether the store does not respond. */
-  readonly isStuck?: () => boolean
-  /** Whether this instance can take calls. */
-  readonly readiness?: Readiness
-  /** Logs a request that was refused before anything ran. */
-  onRefused?(code: ErrorCode, status: number): void
-  /** An entrance has closed after draining. Resolves when everything else has stopped too. */
-  onClosed?(): Promise<void>
-  /** `draining` is true once the process has begun to stop. */
-  readonly state: { readonly draining: boolean }
-  /** From now on this instance is not ready, but still serves. */
-  leave?(): void
-  /** Sets `state.draining`. */
-  drain(): void
-}
-
-/** Reports tasks as they change; returns a function that ends this. */
-export type WatchTasks = (
-  taskIds: readonly string[],
-  principal: Principal | undefined,
-  capabilities: ClientCapabilities,
-  listener: (task: TaskState) => void,
-) => Promise<() => void>
+import type { ActiveCall, Service } from './port.ts'
 
 type Given =
   | 'serverInfo'

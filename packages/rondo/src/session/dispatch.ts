@@ -8,19 +8,15 @@ import { isStoreFault, RondoError } from '../errors.ts'
 import type { InFlight } from '../lib/collection.ts'
 import { isThenable } from '../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../protocol/call.ts'
-import { negotiate, type SessionDialect, type SessionMessage } from '../protocol/codec.ts'
-import { claimedVersion, idOf, isInitialize } from '../protocol/common/request.ts'
+import type { SessionDialect, SessionMessage } from '../protocol/codec.ts'
 import type { OlderReply } from '../protocol/reply.ts'
 import { isTurnsSession } from '../seal/session-id.ts'
-import { principalTag } from '../seal/state.ts'
 import { internalError } from '../serve/failure.ts'
-import type { WatchedCall } from '../serve/heartbeat.ts'
-import type { Load } from '../serve/limits.ts'
-import { finishOnce, type Service } from '../serve/service.ts'
-import type { StdioOutput } from '../serve/stdio/stdio.ts'
+import type { Load, WatchedCall } from '../serve/port.ts'
+import { finishOnce } from '../serve/service.ts'
 import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
-import { factsOf, type Older, readInitialize } from './older.ts'
+import type { Older } from './older.ts'
 import { createParcel } from './parcel.ts'
 import type { Session } from './session.ts'
 import type { SessionStream, WholeEvent } from './stream.ts'
@@ -221,108 +217,4 @@ function applySessionCall(
 function toFailure(error: unknown, { older, onError }: DispatchContext): OlderReply {
   if (isStoreFault(error)) older.storeFailed(error)
   return error instanceof RondoError ? { kind: 'error', error } : internalError(error, onError)
-}
-
-interface SessionPeerOptions {
-  readonly older: Older
-  readonly output: StdioOutput
-  readonly principal?: Principal
-  readonly inFlight: InFlight<WatchedCall>
-  readonly service: Pick<Service, 'state'>
-  onError(error: unknown): void
-}
-
-export class SessionPeer {
-  readonly #options: SessionPeerOptions
-  readonly #channel: Channel
-  #session: Session | undefined
-
-  constructor(options: SessionPeerOptions) {
-    const { output } = options
-    this.#options = options
-    this.#channel = {
-      send(json, droppable) {
-        if (!droppable || !output.clogged) output.write(json)
-      },
-      open: true,
-    }
-  }
-
-  /** True if the message is of an earlier era. */
-  takes(message: unknown): boolean {
-    const claim = claimedVersion(message)
-    if (claim !== undefined)
-      return this.#options.older.codecs.draftVersions.some((version) => version === claim)
-    return this.#session !== undefined || isInitialize(message)
-  }
-
-  receive(message: unknown, load?: Load): void {
-    const { older, output } = this.#options
-    try {
-      if (isInitialize(message)) this.#greet(message)
-      else this.#dispatch(message, load)
-    } catch (error) {
-      const known = error instanceof RondoError ? error : internalError(error, this.#options.onError).error
-      output.write(older.codecs.session('').encodeError(idOf(message), known))
-    }
-  }
-
-  /** Ends the waiting of all calls, because the server stops. */
-  refuseWaiting(): void {
-    this.#session?.refuseWaiting(new RondoError('SERVER_DRAINING'))
-  }
-
-  end(): void {
-    if (this.#session) this.#options.older.sessions.end(this.#session)
-    this.#session = undefined
-  }
-
-  #greet(message: unknown): void {
-    const { older, output, principal, service } = this.#options
-    if (service.state.draining) throw new RondoError('SERVER_DRAINING')
-    const call = readInitialize(older, message)
-    const protocolVersion = negotiate(call.requested, older.versions)
-    this.end()
-    this.#session = older.sessions.open(factsOf(older, call, protocolVersion), principalTag(principal))
-    this.#session.streams.general = this.#channel
-    const result = older.greet(protocolVersion, { session: true, known: true, tasks: true })
-    output.write(older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result }))
-  }
-
-  #dispatch(message: unknown, load: Load | undefined): void {
-    const { older, principal, inFlight, service, onError } = this.#options
-    const claim = claimedVersion(message) as string | undefined
-    const session = this.#session ?? this.#transient(claim ?? '')
-    const version = claim ?? session.facts.protocolVersion
-    const dialect = older.codecs.session(version)
-    const messages = messagesOf(message, dialect)
-    session.touch()
-    const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
-    const decoded = messages.map((one) => dialect.decode(one, peer))
-    const path = this.#replyPath(Array.isArray(message), decoded.filter(isRequest).length)
-    const context = { older, inFlight, known: true, draining: service.state.draining, load, onError }
-    for (const one of decoded) dispatch(context, session, version, one, principal, path)
-  }
-
-  /** A session for one message of the draft, which may come without one. */
-  #transient(protocolVersion: string): Session {
-    const { older, principal } = this.#options
-    return older.sessions.transient({ protocolVersion, capabilities: {} }, principalTag(principal))
-  }
-
-  #replyPath(batch: boolean, responses: number): ReplyPath {
-    const { output } = this.#options
-    const collected: string[] = []
-    let left = responses
-    return {
-      channel: this.#channel,
-      respond(json) {
-        if (!batch && json !== undefined) output.write(json)
-        if (!batch) return
-        if (json !== undefined) collected.push(json)
-        left -= 1
-        if (left === 0 && collected.length > 0) output.write(`[${collected.join(',')}]`)
-      },
-    }
-  }
 }

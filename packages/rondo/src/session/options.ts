@@ -115,30 +115,6 @@ export function sweepMs({ idleMs, resumeMs, signMs, streamMs }: SessionSettings)
   return Math.max(50, Math.min(5_000, Math.min(idleMs, resumeMs, signMs, streamMs) / 4))
 }
 
-/** Sums amounts by owner, and forgets owners whose sum is zero. */
-export interface OwnerTally {
-  readonly total: number
-  of(owner: string): number
-  add(owner: string, change: number): void
-}
-
-export function createOwnerTally(): OwnerTally {
-  const amounts = new Map<string, number>()
-  let total = 0
-  return {
-    get total() {
-      return total
-    },
-    of: (owner) => amounts.get(owner) ?? 0,
-    add(owner, change) {
-      const amount = (amounts.get(owner) ?? 0) + change
-      total += change
-      if (amount > 0) amounts.set(owner, amount)
-      else amounts.delete(owner)
-    },
-  }
-}
-
 /** A budget of memory: bytes are taken before something is kept, and released afterwards. */
 export interface MemoryBudget {
   /** Returns false if there is no room. */

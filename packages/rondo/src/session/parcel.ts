@@ -4,8 +4,8 @@
  */
 
 import type { FlowCall } from '../protocol/call.ts'
-import type { Load } from '../serve/limits.ts'
-import { costOf } from './session.ts'
+import { costOf } from '../serve/limits.ts'
+import type { Load } from '../serve/port.ts'
 
 export interface Parcel {
   /** The call. Once its arguments have been put away, they are read from their text each time. */

@@ -15,7 +15,7 @@ import { RondoError } from '../errors.ts'
 import { isRecord, isText } from '../lib/json.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { Fleet, News } from '../serve/fleet.ts'
-import type { Outlet } from '../serve/http/line.ts'
+import type { Outlet } from '../serve/port.ts'
 import type { RecordStore } from '../store/store.ts'
 import type { Session } from './session.ts'
 

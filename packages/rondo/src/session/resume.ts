@@ -18,15 +18,16 @@ import type { FlowCall, FlowMethod, Principal, TaskCall } from '../protocol/call
 import type { OlderReply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import { internalError } from '../serve/failure.ts'
-import type { Fleet } from '../serve/fleet.ts'
-import { type Outlet, openStream, SSE_COMMENT, toEvent } from '../serve/http/line.ts'
+import { openStream, SSE_COMMENT, toEvent } from '../serve/http/line.ts'
 import { FREE_WEIGHT } from '../serve/limits.ts'
-import type { PostOptions } from './exchange.ts'
-import { type CallRecord, claimsOfCall, isParked, type KeptCalls } from './kept.ts'
+import type { Outlet } from '../serve/port.ts'
+import { type CallRecord, claimsOfCall, isParked } from './kept.ts'
 import type { SessionLine } from './line.ts'
+import type { PostOptions } from './older.ts'
 import { createParcel, type Parcel } from './parcel.ts'
-import type { OpenRecord, Relays } from './records.ts'
-import type { Session } from './session.ts'
+import type { OpenRecord } from './records.ts'
+import { type Session, shareLimit } from './session.ts'
+import type { ResumeParts } from './shared.ts'
 import { readEventId } from './stream.ts'
 import { GENERAL } from './streams.ts'
 
@@ -39,12 +40,9 @@ export interface Resuming {
   readonly outlet: Outlet
 }
 
-interface Parts {
-  readonly host: FlowHost
-  readonly fleet: Fleet
-  readonly kept: KeptCalls
-  readonly relays: Relays
-}
+/** Streams of a caller that are looked for at once. Every instance is asked, and the store is read until one is found. */
+const MAX_RESUMING = 64
+const MAX_RESUMING_PER_ADDRESS = 512
 
 /** How long an instance may take to say that it has a stream; no longer than a lease. */
 const WANTED_MS = 3_000
@@ -54,7 +52,19 @@ const PARKED_LOOKS = 5
 const LOOK_MS = 200
 
 /** Resolves with false if there is nothing to resume. */
-export async function resumeElsewhere(parts: Parts, resuming: Resuming): Promise<boolean> {
+export async function resumeElsewhere(parts: ResumeParts, given: Resuming): Promise<boolean> {
+  const { share } = given.session
+  if (parts.resuming.of(share) >= shareLimit(given.session, MAX_RESUMING, MAX_RESUMING_PER_ADDRESS))
+    throw new RondoError('STORE_BUSY', 'Too many streams are being looked for at once')
+  parts.resuming.add(share, 1)
+  try {
+    return await findStream(parts, given)
+  } finally {
+    parts.resuming.add(share, -1)
+  }
+}
+
+async function findStream(parts: ResumeParts, resuming: Resuming): Promise<boolean> {
   const { host, fleet, kept, relays } = parts
   const { session, eventId, outlet, options, principal } = resuming
   const place = readEventId(eventId)
@@ -124,7 +134,7 @@ function sendResponse({ outlet, options }: Resuming, stream: string, after: numb
 }
 
 async function continueHere(
-  parts: Parts,
+  parts: ResumeParts,
   { options, session, principal, outlet }: Resuming,
   stream: string,
   after: number,
@@ -217,7 +227,7 @@ function toCall(
 }
 
 async function run(
-  { host }: Parts,
+  { host }: ResumeParts,
   { older }: PostOptions,
   call: FlowCall | TaskCall,
   principal: Principal | undefined,

@@ -15,9 +15,11 @@ import type { LogLevel } from '../protocol/wire.ts'
 import { digest } from '../seal/envelope.ts'
 import { isSealedSession, isTurnsSession } from '../seal/session-id.ts'
 import { principalTag } from '../seal/state.ts'
-import type { Change } from '../serve/http/subscription.ts'
+import type { OwnerTally } from '../serve/limits.ts'
+import { costOf } from '../serve/limits.ts'
+import type { Change } from '../serve/port.ts'
 import { type CallKeeper, type Channel, type Desk, SessionLine } from './line.ts'
-import type { MemoryBudget, OwnerTally, SessionSettings } from './options.ts'
+import type { MemoryBudget, SessionSettings } from './options.ts'
 import { SessionStream } from './stream.ts'
 import { SessionStreams } from './streams.ts'
 
@@ -59,11 +61,6 @@ const ANONYMOUS = principalTag(undefined)
 /** True if the tag is that of an authenticated caller. All anonymous callers share one tag. */
 export function isNamed(owner: string): boolean {
   return owner !== ANONYMOUS
-}
-
-/** Roughly the bytes of memory that a string takes, with the entry that holds it. */
-export function costOf(text: string): number {
-  return 64 + 2 * text.length
 }
 
 /** The limit for an authenticated caller or for an address. No limit if neither is known, since then all callers share one tally. */

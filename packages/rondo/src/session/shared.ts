@@ -18,11 +18,10 @@ import type { LogLevel } from '../protocol/wire.ts'
 import { digest } from '../seal/envelope.ts'
 import { openSession, sealSession } from '../seal/session-id.ts'
 import type { Fleet } from '../serve/fleet.ts'
+import { createOwnerTally, type OwnerTally } from '../serve/limits.ts'
 import { createKeptCalls, type KeptCalls } from './kept.ts'
-import { createOwnerTally } from './options.ts'
-import { createRecords, createRelays, type NextRecord, type SealedRecords } from './records.ts'
-import { type Resuming, resumeElsewhere } from './resume.ts'
-import { type Session, shareLimit } from './session.ts'
+import { createRecords, createRelays, type NextRecord, type Relays, type SealedRecords } from './records.ts'
+import type { Session } from './session.ts'
 import type { SessionTable } from './table.ts'
 
 export interface SharedSessions {
@@ -48,12 +47,22 @@ export interface SharedSessions {
   readonly hold?: KeptCalls['hold']
   /** Takes an answer to a question of any instance. Resolves with false if no such question is open. */
   readonly answer?: KeptCalls['answer']
-  /** Resumes a stream of another instance. Resolves with false if there is nothing to resume. */
-  readonly resume?: (resuming: Resuming) => Promise<boolean>
+  /** The parts with which a stream of another instance is resumed; undefined without a store. */
+  readonly parts?: ResumeParts
   /** Resolves when calls that were released can be continued elsewhere. */
   close(): Promise<void>
   /** Ends a session for good, because its client asked for it. */
   end(session: Session): void | Promise<void>
+}
+
+/** The parts of an instance with which it resumes the streams of others. */
+export interface ResumeParts {
+  readonly host: FlowHost
+  readonly fleet: Fleet
+  readonly kept: KeptCalls
+  readonly relays: Relays
+  /** Streams that are being looked for, by caller. */
+  readonly resuming: OwnerTally
 }
 
 /**
@@ -62,10 +71,6 @@ export interface SharedSessions {
  */
 const MAX_CANCELS = 64
 const MAX_REQUEST_ID = 1_024
-
-/** Streams of a caller that are looked for at once. Every instance is asked, and the store is read until one is found. */
-const MAX_RESUMING = 64
-const MAX_RESUMING_PER_ADDRESS = 512
 
 /** Sessions that an instance remembers as ended; their ids would be valid until they expire. */
 const MAX_ENDED = 10_000
@@ -92,7 +97,6 @@ export function createSharedSessions(
   const relays = fleet && records && createRelays(fleet, records, every, table.named)
   const ended = new Set<string>()
   const cancelling = createOwnerTally()
-  const resuming = createOwnerTally()
 
   const begin = (facts: PeerFacts, owner: string, share: string): Session => {
     const place = { ring: keys.ring, audience, principal: owner }
@@ -175,21 +179,7 @@ export function createSharedSessions(
     },
     hold: kept?.hold,
     answer: kept?.answer,
-    resume:
-      fleet &&
-      kept &&
-      relays &&
-      (async (given) => {
-        const { share } = given.session
-        if (resuming.of(share) >= shareLimit(given.session, MAX_RESUMING, MAX_RESUMING_PER_ADDRESS))
-          throw new RondoError('STORE_BUSY', 'Too many streams are being looked for at once')
-        resuming.add(share, 1)
-        try {
-          return await resumeElsewhere({ host, fleet, kept, relays }, given)
-        } finally {
-          resuming.add(share, -1)
-        }
-      }),
+    parts: fleet && kept && relays && { host, fleet, kept, relays, resuming: createOwnerTally() },
     async close() {
       kept?.close()
       await kept?.flush()

@@ -14,14 +14,8 @@
  *        and log events may be missing.
  */
 
-import {
-  JSON_HEADERS,
-  type Outlet,
-  openStream,
-  SSE_COMMENT,
-  type StreamOptions,
-  toEvent,
-} from '../serve/http/line.ts'
+import { JSON_HEADERS, openStream, SSE_COMMENT, toEvent } from '../serve/http/line.ts'
+import type { Outlet, StreamOptions } from '../serve/port.ts'
 import type { Channel } from './line.ts'
 import { type MemoryBudget, type SessionSettings, UNCOUNTED } from './options.ts'
 

@@ -4,7 +4,7 @@
  */
 
 import { isStreamName, nameStream } from '../seal/session-id.ts'
-import type { Outlet, StreamOptions } from '../serve/http/line.ts'
+import type { Outlet, StreamOptions } from '../serve/port.ts'
 import type { Channel } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
 import { readEventId, SessionStream, type StreamSetup } from './stream.ts'

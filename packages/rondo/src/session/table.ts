@@ -6,9 +6,10 @@
 import { RondoError } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
 import type { PeerFacts } from '../protocol/call.ts'
-import type { ChangeBus } from '../serve/http/subscription.ts'
-import { createOwnerTally, type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
-import { costOf, isNamed, Session, type SessionName, shareLimit } from './session.ts'
+import { costOf, createOwnerTally } from '../serve/limits.ts'
+import type { ChangeBus } from '../serve/port.ts'
+import { type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
+import { isNamed, Session, type SessionName, shareLimit } from './session.ts'
 
 export interface SessionTable {
   /**

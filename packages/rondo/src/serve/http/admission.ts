@@ -13,7 +13,8 @@
 import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
 import { LOOPBACK_NAMES } from '../../lib/address.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { type HttpHeaders, type HttpResponse, refusal } from './line.ts'
+import type { HttpHeaders, HttpResponse } from '../port.ts'
+import { refusal } from './line.ts'
 
 export interface AdmissionOptions extends AllowListOptions {
   /** `Retry-After`, in seconds, while this instance shuts down. */

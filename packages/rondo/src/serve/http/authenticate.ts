@@ -11,8 +11,8 @@ import type { Call, Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
 import { HOOK_MS, inTime } from '../../tool/hook.ts'
-import type { Service } from '../service.ts'
-import { type HttpResponse, refusal } from './line.ts'
+import type { Access, HttpResponse, Service } from '../port.ts'
+import { refusal } from './line.ts'
 
 export interface AuthRequest {
   /** Returns a header by its lower-case name. */
@@ -211,21 +211,6 @@ function sendable(headers: unknown, onError: (error: unknown) => void): Record<s
 // names everything that the request needs, so that a client steps up once: the scopes that the server asks of everybody,
 // and those of each tool, prompt, resource, task or subscription in the request. A caller without a token gets 401, one
 // with too little scope 403 (RFC 6750, 3.1).
-
-export type Checked = Parameters<Service['needOf']>[0]
-
-export interface Access {
-  /** False as long as nothing asks for a scope. */
-  readonly active: boolean
-  /** Returns what each of the calls needs. Throws or rejects if the token does not allow all of it and `also`. */
-  admit(
-    calls: readonly Checked[],
-    principal: Principal | undefined,
-    also?: readonly string[],
-  ): readonly Need[] | Promise<readonly Need[]>
-  /** True if the token allows what needs these scopes. */
-  allows(scopes: readonly string[], principal: Principal | undefined): boolean
-}
 
 export function createAccess(service: Service, authenticate: Authenticate | undefined): Access {
   const { scopes: base = [], implies, challenge = plainChallenge } = authenticate?.resource ?? {}

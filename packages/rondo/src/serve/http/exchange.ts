@@ -6,21 +6,20 @@
 
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
-import { createInFlight, type InFlight } from '../../lib/collection.ts'
+import { createInFlight } from '../../lib/collection.ts'
 import { parseGuarded } from '../../lib/json.ts'
 import { quietly } from '../../lib/quietly.ts'
-import type { Call, ListenCall, Principal } from '../../protocol/call.ts'
+import type { Call, ListenCall } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
 import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
 import { claimedVersion, idOf } from '../../protocol/common/request.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
-import { openOlder } from '../../session/exchange.ts'
-import type { IsOlder } from '../../session/older.ts'
 import { internalError } from '../failure.ts'
-import { createWatch, HEARTBEAT_MS, type WatchedCall } from '../heartbeat.ts'
-import { createLoads, createShares, FREE_WEIGHT, type Load, NOBODY, type ShareOf } from '../limits.ts'
+import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
+import { createLoads, createShares, FREE_WEIGHT, NOBODY } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import { type Service, settle } from '../service.ts'
+import type { CallContext, HttpRequest, HttpResponse, IsOlder, Load, Outlet, Service } from '../port.ts'
+import { settle } from '../service.ts'
 import {
   type Admission,
   type CrossOrigin,
@@ -30,7 +29,6 @@ import {
   retryLater,
 } from './admission.ts'
 import {
-  type Access,
   type Arriving,
   admitCall,
   createAccess,
@@ -38,25 +36,8 @@ import {
   type Identified,
   metadataResponse,
 } from './authenticate.ts'
-import {
-  type HttpHeaders,
-  HttpLine,
-  type HttpResponse,
-  type Outlet,
-  refusal,
-  type StreamOptions,
-} from './line.ts'
+import { HttpLine, refusal } from './line.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
-
-/** One request, as an entrance passes it on. */
-export interface HttpRequest {
-  readonly method: string
-  readonly headers: RequestHeaders
-  readonly principal: Principal | undefined
-  readonly outlet: Outlet
-  /** What the message weighs, unless it is light. */
-  readonly load?: Load
-}
 
 type Caller = Pick<HttpRequest, 'principal' | 'headers'>
 
@@ -124,7 +105,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const loads = service.loads ?? createLoads()
   const asksEverybody = (resource?.scopes.length ?? 0) > 0
   const context = { service, inFlight, stream, shareOf, access, whenDraining: retryLater(options), onError }
-  const older = service.older && openOlder(service.older, options.stateless === true, context)
+  const older = service.older?.overHttp(context, options.stateless === true)
 
   const loadOf = ({ principal, headers }: Caller, connection: Pick<Outlet, 'address'> = UNKNOWN): Load =>
     loads.open(shareOf(principal, headers, connection))
@@ -163,9 +144,8 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   function proceed(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    const { headers, principal, outlet, load } = request
-    if (decoded.kind === 'older')
-      older?.exchange.post({ message: decoded.message, headers, principal, outlet, load })
+    const { headers, principal, outlet } = request
+    if (decoded.kind === 'older') older?.post(decoded.message, request)
     else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
     else if (decoded.kind === 'notification') outlet.send(ACCEPTED)
     else if (decoded.call.kind === 'listen') {
@@ -209,8 +189,8 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     serveParsed(body, request) {
       serve(request, (weigh) => readParsed(body, request.headers, service, older?.isOlder, weigh))
     },
-    serveBare({ method, headers, principal, outlet }) {
-      older?.exchange.bare(method, headers, principal, outlet)
+    serveBare(request) {
+      older?.bare(request)
     },
     state: service.state,
     fail(error, outlet) {
@@ -226,22 +206,9 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     idle: () => inFlight.idle(),
     async endStreams() {
       subscriptions.endAll()
-      await service.older?.sessions.endAll()
-      await service.older?.shared.close()
+      await service.older?.close()
     },
   }
-}
-
-/** What serving a call needs. */
-export interface CallContext {
-  readonly service: Service
-  readonly inFlight: InFlight<WatchedCall>
-  readonly stream: StreamOptions
-  readonly shareOf: ShareOf
-  readonly access: Access
-  /** The headers of a refusal while this instance drains. */
-  readonly whenDraining: HttpHeaders
-  readonly onError: (error: unknown) => void
 }
 
 function serveCall(

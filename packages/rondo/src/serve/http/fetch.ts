@@ -11,9 +11,10 @@ import { collectBytes } from '../../lib/collection.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
-import { FREE_WEIGHT, type Load } from '../limits.ts'
+import { FREE_WEIGHT } from '../limits.ts'
+import type { HttpHeaders, HttpResponse, Load, Outlet } from '../port.ts'
 import type { Exchange } from './exchange.ts'
-import { type HttpHeaders, type HttpResponse, type Outlet, refusal } from './line.ts'
+import { refusal } from './line.ts'
 
 export interface FetchOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */

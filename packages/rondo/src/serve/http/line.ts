@@ -11,50 +11,11 @@
  */
 
 import type { RondoError } from '../../errors.ts'
-import type { Every } from '../../lib/clock.ts'
 import type { Line, RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
 import { Pulse } from '../heartbeat.ts'
-
-/** Either `send` is called once, or `open`, then `write` any number of times, then `end`. Nothing is written to a client that has gone. */
-export interface Outlet {
-  send(response: HttpResponse): void
-  /** Begins a response of unknown length. */
-  open(headers: HttpHeaders): void
-  write(text: string): void
-  end(): void
-  /** Sends `response` if nothing was sent yet, and cuts the connection otherwise. */
-  fail(response: HttpResponse): void
-  /** Cuts the connection to a client that does not read. */
-  drop(): void
-  /** True once the client has gone. */
-  readonly gone: boolean
-  /** True once the response is complete. */
-  readonly ended: boolean
-  /** The remote address, if the runtime knows it. */
-  readonly address: string | undefined
-  /** Bytes written that the client has not read yet. */
-  readonly backlog: number
-  /** Calls `listener` if the client goes away before the end; returns a function that stops listening. */
-  onGone(listener: () => void): () => void
-}
-
-export type HttpHeaders = Readonly<Record<string, string>>
-
-/** A response that is complete when it begins. */
-export interface HttpResponse {
-  readonly status: number
-  readonly headers: HttpHeaders
-  readonly body: string
-}
-
-export interface StreamOptions {
-  readonly keepAliveMs: number
-  readonly every: Every
-  /** Bytes that a client may leave unread. */
-  readonly maxBacklog: number
-}
+import type { HttpHeaders, HttpResponse, Outlet, StreamOptions } from '../port.ts'
 
 // A class, not a closure: an object literal with a getter costs more than the rest of the way out together.
 export class HttpLine implements Line {

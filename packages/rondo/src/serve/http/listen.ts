@@ -13,7 +13,7 @@ import type { EngineStore, Store } from '../../store/store.ts'
 import { createStop, onSignals } from '../drain.ts'
 import { capConnections } from '../limits.ts'
 import { HTTP_OPTIONS, type HttpOptions } from '../options.ts'
-import type { Service } from '../service.ts'
+import type { NotReady, Readiness, Service } from '../port.ts'
 import { createExchange } from './exchange.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node.ts'
 
@@ -243,16 +243,6 @@ function closed(server: Server): Promise<void> {
 //
 // The paths are outside of MCP: probes of a cluster send the address of the pod as `Host`, so hosts and origins are not
 // checked, and the responses contain nothing but one word.
-
-/** Why an instance takes no calls. */
-export type NotReady = 'draining' | 'keys' | 'store'
-
-export interface Readiness {
-  /** Never rejects. */
-  check(): Promise<NotReady | undefined>
-  /** From now on the instance is not ready. */
-  leave(): void
-}
 
 const STORE_MS = 2_000
 const KEEP_MS = 1_000

@@ -14,10 +14,11 @@ import { isThenable } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
-import { FREE_WEIGHT, type Load } from '../limits.ts'
+import { FREE_WEIGHT } from '../limits.ts'
+import type { HttpHeaders, HttpRequest, HttpResponse, Load, Outlet } from '../port.ts'
 import type { Identified } from './authenticate.ts'
-import type { Exchange, HttpRequest } from './exchange.ts'
-import { type HttpHeaders, type HttpResponse, JSON_HEADERS, type Outlet, refusal } from './line.ts'
+import type { Exchange } from './exchange.ts'
+import { JSON_HEADERS, refusal } from './line.ts'
 
 export interface NodeHandlerOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */

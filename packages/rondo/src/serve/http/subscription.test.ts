@@ -3,7 +3,7 @@ import { createEchoService, VERSION } from '../../../../../test/support/echo-ser
 import type { ListenCall, ListenFilter, RequestId } from '../../protocol/call.ts'
 import type { TaskState } from '../../protocol/reply.ts'
 import { NOBODY } from '../limits.ts'
-import type { WatchTasks } from '../service.ts'
+import type { WatchTasks } from '../port.ts'
 import { createSubscriptions } from './subscription.ts'
 
 const ID = 'io.modelcontextprotocol/subscriptionId'

@@ -15,11 +15,9 @@ import { encodeNotification, SUBSCRIPTION_ID } from '../../protocol/common/json-
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { type TaskState, toTaskResult } from '../../protocol/reply.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
-import { createOwnerTally } from '../../session/options.ts'
-import { costOf } from '../../session/session.ts'
-import { NOBODY } from '../limits.ts'
-import type { Service } from '../service.ts'
-import { type Outlet, openStream, refusal, type StreamOptions, toEvent } from './line.ts'
+import { costOf, createOwnerTally, NOBODY } from '../limits.ts'
+import type { Change, ChangeBus, Outlet, Service, StreamOptions } from '../port.ts'
+import { openStream, refusal, toEvent } from './line.ts'
 
 /** Where the messages of one subscription go. */
 interface SubscriptionSink {
@@ -199,22 +197,8 @@ function finalResult(id: RequestId, version: string, service: Service): string {
   return codec.encodeReply(id, { kind: 'complete', result: { _meta: { [SUBSCRIPTION_ID]: id } } }, service)
 }
 
-export type Change =
-  | { readonly kind: 'tools' }
-  | { readonly kind: 'prompts' }
-  | { readonly kind: 'resources' }
-  | { readonly kind: 'resource'; readonly uri: string }
-  /** Changes may have been missed. */
-  | { readonly kind: 'everything' }
-
 /** A change that clients can be notified of. */
 type OneChange = Exclude<Change, { readonly kind: 'everything' }>
-
-/** Carries changes to open subscriptions. Instances that share a bus notify each other's subscribers too. */
-export interface ChangeBus {
-  publish(change: Change): void
-  subscribe(listener: (change: Change) => void): () => void
-}
 
 /** A bus within one process. A listener that throws does not stop the others. */
 export function createChangeBus(onError: (error: unknown) => void = () => {}): ChangeBus {

@@ -20,22 +20,15 @@ import {
   type InputLine,
 } from '../../protocol/common/json-rpc.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
-import { SessionPeer } from '../../session/dispatch.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
-import {
-  assertInterval,
-  createWatch,
-  HEARTBEAT_MS,
-  Pulse,
-  type Watch,
-  type WatchedCall,
-} from '../heartbeat.ts'
+import { assertInterval, createWatch, HEARTBEAT_MS, Pulse, type Watch } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/authenticate.ts'
 import { readMessage } from '../http/exchange.ts'
 import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
-import { createLoads, FREE_WEIGHT, type Load, type Loads, NOBODY } from '../limits.ts'
-import { type Service, settle } from '../service.ts'
+import { createLoads, FREE_WEIGHT, NOBODY } from '../limits.ts'
+import type { Load, Loads, OlderPeer, Service, StdioOutput, WatchedCall } from '../port.ts'
+import { settle } from '../service.ts'
 
 export interface StdioOptions {
   /** Default: `process.stdin`. */
@@ -219,7 +212,7 @@ class StdioPeer {
   /** Functions that end the open requests when the client cancels them. */
   readonly #open = new Map<RequestId, () => void>()
   /** Serves the client if it turns out to be of an earlier era. */
-  readonly #older: SessionPeer | undefined
+  readonly #older: OlderPeer | undefined
 
   constructor(service: Service, output: StdioOutput, options: StdioPeerOptions) {
     this.#service = service
@@ -230,7 +223,7 @@ class StdioPeer {
     const { older } = service
     const inFlight = createInFlight(options.watch)
     this.#inFlight = inFlight
-    this.#older = older && new SessionPeer({ ...options, older, output, inFlight, service })
+    this.#older = older?.overStdio({ ...options, output, inFlight, service })
   }
 
   /** Never throws: unexpected errors go to `onError`, and the next line is read. */
@@ -353,13 +346,6 @@ class StdioPeer {
   refuse(id: RequestId | null, error: RondoError): void {
     this.#output.write(encodeError(id, error))
   }
-}
-
-/** Where all messages to the client go. */
-export interface StdioOutput {
-  write(json: string): void
-  /** True while too much of the output is unread. */
-  readonly clogged: boolean
 }
 
 class StdioLine implements Line {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { createOlderTest } from './older.ts'
+import { createOlderTest } from './handshake.ts'
 
 const modern = ['2026-07-28']
 const older = ['2025-11-25', '2025-03-26', 'DRAFT-2026-v1']

@@ -9,7 +9,6 @@
 
 import { type Need, scopesOfTask, withNeed } from '../carry/scope.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
-import type { InFlight } from '../lib/collection.ts'
 import { isThenable } from '../lib/json.ts'
 import type { Principal, RequestId } from '../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../protocol/codec.ts'
@@ -19,31 +18,16 @@ import { claimedVersion, idOf, isInitialize } from '../protocol/common/request.t
 import { isTurnsSession } from '../seal/session-id.ts'
 import { principalTag } from '../seal/state.ts'
 import { internalError } from '../serve/failure.ts'
-import type { WatchedCall } from '../serve/heartbeat.ts'
-import type { Access } from '../serve/http/authenticate.ts'
-import type { CallContext } from '../serve/http/exchange.ts'
-import {
-  type HttpHeaders,
-  type HttpResponse,
-  JSON_HEADERS,
-  type Outlet,
-  readsStreams,
-  refusal,
-  type StreamOptions,
-} from '../serve/http/line.ts'
-import type { Load, ShareOf } from '../serve/limits.ts'
-import type { Service } from '../serve/service.ts'
+import { JSON_HEADERS, readsStreams, refusal } from '../serve/http/line.ts'
+import type { HttpResponse, OlderExchange, Outlet } from '../serve/port.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
-import { createOlderTest, factsOf, type IsOlder, type Older, readInitialize } from './older.ts'
+import { factsOf, readInitialize } from './handshake.ts'
+import type { Older, Posted, PostOptions } from './older.ts'
+import { resumeElsewhere } from './resume.ts'
 import type { Session } from './session.ts'
 
-export interface SessionExchange {
-  post(posted: Posted): void
-  /** GET and DELETE, which have no body. */
-  bare(method: string, headers: RequestHeaders, principal: Principal | undefined, outlet: Outlet): void
-}
-
-function createSessionExchange(options: PostOptions): SessionExchange {
+/** Serves what is posted, and requests without a body. */
+export function createEntrance(options: PostOptions): Omit<OlderExchange, 'isOlder'> {
   const { sessions } = options.older
 
   /** A request that cannot be served at all gets its error as the response. What is thrown otherwise goes to the entrance. */
@@ -62,7 +46,8 @@ function createSessionExchange(options: PostOptions): SessionExchange {
   }
 
   return {
-    post(posted) {
+    post(message, request) {
+      const posted = { ...request, message }
       guarded(posted.outlet, idOf(posted.message), () => {
         const { draft } = options.older
         const serving = draft?.takes(options, posted)
@@ -71,7 +56,7 @@ function createSessionExchange(options: PostOptions): SessionExchange {
         return serving?.finally(posted.load?.hold())
       })
     },
-    bare(method, headers, principal, outlet) {
+    bare({ method, headers, principal, outlet }) {
       const serve = (session: Session | undefined): void | Promise<void> => {
         if (session === undefined) throw new RondoError('PEER_SESSION')
         // A temporary session receives no notifications, so its stream would stay silent.
@@ -127,32 +112,12 @@ function serveGet(
   if (awaited !== undefined) return session.streams.awaitAnswer(awaited, outlet, stream)
   const detail =
     'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
-  const nothing = new RondoError('PEER_EVENT', session.portable && !older.shared.resume ? detail : undefined)
-  if (!older.shared.resume) throw nothing
-  return older.shared.resume({ options, session, eventId: last, principal, outlet }).then((resumed) => {
+  const { parts } = older.shared
+  const nothing = new RondoError('PEER_EVENT', session.portable && !parts ? detail : undefined)
+  if (!parts) throw nothing
+  return resumeElsewhere(parts, { options, session, eventId: last, principal, outlet }).then((resumed) => {
     if (!resumed) throw nothing
   })
-}
-
-export interface PostOptions {
-  readonly older: Older
-  /** True if sessions are offered. */
-  readonly sessions: boolean
-  readonly stream: StreamOptions
-  readonly inFlight: InFlight<WatchedCall>
-  readonly service: Pick<Service, 'state' | 'onRefused' | 'loads'>
-  readonly shareOf: ShareOf
-  readonly access: Access
-  readonly whenDraining?: HttpHeaders
-  onError(error: unknown): void
-}
-
-export interface Posted {
-  readonly message: unknown
-  readonly headers: RequestHeaders
-  readonly principal: Principal | undefined
-  readonly outlet: Outlet
-  readonly load?: Load
 }
 
 type Found = ReturnType<Older['shared']['find']>
@@ -360,19 +325,4 @@ function deliverAdmitted(
     endWith: (events) => channel.endWith(events),
   }
   for (const one of requests) dispatch(context, session, version, one, principal, path)
-}
-
-/** Whether a message is of an earlier era, and what serves it if it is. */
-export function openOlder(
-  older: Older,
-  stateless: boolean,
-  context: CallContext,
-): { readonly isOlder: IsOlder; readonly exchange: SessionExchange } {
-  const isOlder = createOlderTest({
-    modern: context.service.supportedVersions,
-    older: older.versions,
-    drafts: older.codecs.draftVersions,
-    unnamed: stateless,
-  })
-  return { isOlder, exchange: createSessionExchange({ ...context, older, sessions: !stateless }) }
 }
