@@ -1,5 +1,17 @@
 /** For those who write a store or an engine: `rondo/store`. What they must do is tested by `@rondo/store-kit`. */
 
+export type {
+  ApprovalJob,
+  ApprovalOutcome,
+  ApprovalQuery,
+  ApprovalRow,
+  ApprovalStore,
+  ApprovalWrite,
+  ChainEntry,
+  ChainEntryAfter,
+  ChainLink,
+  ClaimedJob,
+} from './store/approvals.ts'
 export type { AnsweredSlot, InputSlot, SlotChange, SlotName, SlotRole } from './store/input-slots.ts'
 export { changeRows, type RowsChange, type TaskRow } from './store/memory/tasks.ts'
 export {

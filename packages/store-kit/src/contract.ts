@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { closeSlots, createLeaseEngine, createMemoryStore, openSlots } from 'rondo/internal'
 import type { Fence, InputSlot, Lease, Store, TaskStatus } from 'rondo/store'
+import { describeApprovalContract } from './approvals.ts'
 import { describeEngineContract } from './engine.ts'
 import {
   alice,
@@ -75,6 +76,20 @@ export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
     ...collect(`${name}: records`, () => describeRecordContract(harness)),
     ...collect(`${name}: bus`, () => describeBusContract(harness)),
   ]
+}
+
+/**
+ * Returns cases for what the optional part `approvals` of a store must do. Run them if your store has it.
+ *
+ * @example
+ * ```ts
+ * describe('approvals in my store', () => {
+ *   for (const { name, run } of approvalContract(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function approvalContract(harness: StoreHarness): readonly ContractCase[] {
+  return collect(`${harness.name}: approvals`, () => describeApprovalContract(harness))
 }
 
 /**

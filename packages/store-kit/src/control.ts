@@ -5,7 +5,14 @@
 
 import { AssertionError } from 'node:assert'
 import type { Fence, Lease, Store, TaskEngine, TaskOwner, TaskStore, TaskView } from 'rondo/store'
-import { engineContract, fleetContract, leaseEngineHarness, storeContract } from './contract.ts'
+import { APPROVAL_FAULTS } from './approvals.ts'
+import {
+  approvalContract,
+  engineContract,
+  fleetContract,
+  leaseEngineHarness,
+  storeContract,
+} from './contract.ts'
 import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
 
 /** What the handles of one site have seen, for faults that need to know it. */
@@ -394,6 +401,38 @@ export function fleetControls(harness: StoreHarness): readonly ContractCase[] {
       group: `${harness.name}: fleet controls`,
       name: `control: finds a store that ${fault.name}`,
       run: () => expectFailure(fleetContract(faulty), fault.caughtBy),
+    }
+  })
+}
+
+/**
+ * Returns cases that pass if `approvalContract` finds faults put in front of your store.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of approvals in my store', () => {
+ *   for (const { name, run } of approvalControls(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function approvalControls(harness: StoreHarness): readonly ContractCase[] {
+  return APPROVAL_FAULTS.map((fault) => {
+    const faulty: StoreHarness = {
+      name: harness.name,
+      async create() {
+        const site = await harness.create()
+        const open = (now?: () => number) => {
+          const store = site.open(now)
+          const { approvals } = store
+          return approvals ? { ...store, approvals: { ...approvals, ...fault.weaken(approvals) } } : store
+        }
+        return overlay(site, { open })
+      },
+    }
+    return {
+      group: `${harness.name}: approval controls`,
+      name: `control: finds a store that ${fault.name}`,
+      run: () => expectFailure(approvalContract(faulty), fault.caughtBy),
     }
   })
 }

@@ -2,6 +2,8 @@
 
 import { describe, it } from 'vitest'
 import {
+  approvalContract,
+  approvalControls,
   type ContractCase,
   fleetContract,
   fleetControls,
@@ -11,10 +13,11 @@ import {
   storeControls,
 } from '../../../packages/store-kit/src/index.ts'
 
-/** With the parts for a fleet, which all of ours have. */
+/** With the parts for a fleet and for approvals, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
   const fleet = [...fleetContract(harness), ...fleetControls(harness)]
-  describeCases([...storeContract(harness, options), ...storeControls(harness), ...fleet])
+  const approvals = [...approvalContract(harness), ...approvalControls(harness)]
+  describeCases([...storeContract(harness, options), ...storeControls(harness), ...fleet, ...approvals])
 }
 
 /** One suite for each group. */

@@ -1,9 +1,10 @@
 /**
- * The ports of a store: tasks, single use, blobs, and for a fleet records and the bus. One database implements all of them
- * and is opened on first use.
+ * The ports of a store: tasks, single use, blobs, for a fleet records and the bus, and approvals. One database implements all
+ * of them and is opened on first use.
  */
 
 import { randomBytes } from 'node:crypto'
+import type { ApprovalStore } from './approvals.ts'
 import type { EngineOptions, Sealed, TaskEngine } from './task-engine.ts'
 import type { OperatorTasks, TaskStore } from './task-store.ts'
 
@@ -16,6 +17,8 @@ interface StorePorts {
   readonly records?: RecordStore
   /** Carries changes between instances. Without it each instance notifies only its own subscribers. */
   readonly bus?: Bus
+  /** Requests for approval and their record. Without it `@rondo/approvals` refuses to start. */
+  readonly approvals?: ApprovalStore
   /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
   /** For an operator: what the tables say about themselves, and what is wrong with them. Changes nothing. */

@@ -11,6 +11,7 @@ import {
   type RecordStore,
   type Store,
 } from '../store.ts'
+import { createMemoryApprovals } from './approvals.ts'
 import { createMemoryTable, createMemoryTasks } from './tasks.ts'
 
 export interface MemoryStoreOptions {
@@ -35,6 +36,7 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
   const blobs = createBlobs(now)
   const records = createRecords(now)
   const bus = createMemoryBus(now)
+  const approvals = createMemoryApprovals(now)
   return {
     kind: 'memory',
     tasks: createMemoryTasks(table),
@@ -42,9 +44,10 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
     blobs: blobs.port,
     records: records.port,
     bus: bus.port,
+    approvals: approvals.port,
     ready: async () => {},
     sweep: async (limit) =>
-      table.sweep(limit) + once.sweep(limit) + blobs.sweep(limit) + records.sweep(limit) + bus.sweep(limit),
+      [table, once, blobs, records, bus, approvals].reduce((sum, part) => sum + part.sweep(limit), 0),
     close: async () => {},
   }
 }

@@ -9,6 +9,7 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
+import { APPROVAL_INDEXES, approvalTables } from './approvals.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
 
 const OPEN = "status IN ('working', 'input_required')"
@@ -29,6 +30,7 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   record_expiry: ['record', '(expires_at)'],
   record_bound_expiry: ['record_bound', '(expires_at)'],
   bus_expiry: ['bus', '(expires_at)'],
+  ...APPROVAL_INDEXES,
 }
 
 /**
@@ -144,6 +146,7 @@ END $$;`
 /** Each entry upgrades the tables to its version. Released entries never change. */
 const MIGRATIONS: readonly (Omit<Migration, 'sql'> & { readonly sql: (schema: string) => string })[] = [
   { version: 6, minCompatible: 6, sql: tables },
+  { version: 7, minCompatible: 6, sql: approvalTables },
 ]
 
 const schemaIn = (name: string) =>

@@ -19,6 +19,7 @@ import {
   type Store,
 } from '../store.ts'
 import { createHintBus } from '../task-store.ts'
+import { createApprovals, sweepApprovals } from './approvals.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool, toStoreError } from './driver.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
@@ -114,6 +115,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     blobs: createBlobs(database),
     records: createRecords(database),
     bus: createPostgresBus(database, listen, pollMs),
+    approvals: createApprovals(database),
     ready: database.ready,
     check: () => orStoreError(checkTables(pool, schema)),
     migrate: () => orStoreError(createTables(pool, schema).then(() => buildIndexes(pool, schema))),
@@ -203,14 +205,15 @@ function createBlobs({ query, now, schema }: PostgresDatabase): BlobStore {
 }
 
 /** Rows that are locked are left for the next sweep. */
-async function sweep({ query, now, schema }: PostgresDatabase, limit: number): Promise<number> {
+async function sweep(database: PostgresDatabase, limit: number): Promise<number> {
+  const { query, now, schema } = database
   const expired = (table: string, key: string) => `SELECT ${key} FROM ${schema}.${table}
     WHERE expires_at <= ${nowAt('$1')} ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED`
   const tasks = `WITH gone AS (DELETE FROM ${schema}.task WHERE id IN (${expired('task', 'id')}) RETURNING id),
     entries AS (DELETE FROM ${schema}.journal USING gone WHERE task = gone.id) SELECT id FROM gone`
   const once = `DELETE FROM ${schema}.once WHERE (flow, round) IN (${expired('once', 'flow, round')}) RETURNING 1`
   const blobs = `DELETE FROM ${schema}.blob WHERE id IN (${expired('blob', 'id')}) RETURNING 1`
-  let count = 0
+  let count = await sweepApprovals(database, limit)
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
   const bounds = `DELETE FROM ${schema}.record_bound WHERE owner IN (${expired('record_bound', 'owner')})`
   await query(bounds, [now(), limit])

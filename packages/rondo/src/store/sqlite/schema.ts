@@ -5,6 +5,7 @@ import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
+import { APPROVAL_INDEXES, APPROVAL_TABLES } from './approvals.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
 
 /**
@@ -79,12 +80,16 @@ const INDEXES: readonly string[] = [
   'CREATE INDEX record_expiry ON record (expires_at)',
   'CREATE INDEX record_bound_expiry ON record_bound (expires_at)',
   'CREATE INDEX bus_expiry ON bus (expires_at)',
+  ...APPROVAL_INDEXES,
 ]
 
 const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
 
 /** Each entry upgrades the tables to its version. Released entries never change. */
-const MIGRATIONS: readonly Migration[] = [{ version: 6, minCompatible: 6, sql: TABLES }]
+const MIGRATIONS: readonly Migration[] = [
+  { version: 6, minCompatible: 6, sql: TABLES },
+  { version: 7, minCompatible: 6, sql: APPROVAL_TABLES },
+]
 
 const SCHEMA = schemaOf(MIGRATIONS)
 

@@ -16,6 +16,7 @@ import {
   type RecordStore,
   type Store,
 } from '../store.ts'
+import { createApprovalSweep, createApprovals } from './approvals.ts'
 import { createDatabase, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { checkFile, openFile, openForReading, prepareDatabase } from './schema.ts'
@@ -99,6 +100,7 @@ export function createStoreOn(
     blobs: createBlobs(database),
     records: createRecords(database),
     bus: createSqliteBus(database),
+    approvals: createApprovals(database),
     ready: () => database.queue.write(() => {}),
     sweep: createSweep(database),
     close: database.close,
@@ -167,7 +169,9 @@ function createBlobs({ sql, queue, now }: SqliteDatabase): BlobStore {
 const SPARE_PAGES = 1_000
 const SHRINK_PAGES = 2_000
 
-function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Promise<number> {
+function createSweep(database: SqliteDatabase): (limit: number) => Promise<number> {
+  const { sql, queue, now } = database
+  const sweepApprovals = createApprovalSweep(database)
   const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
   const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
@@ -195,7 +199,10 @@ function createSweep({ sql, queue, now }: SqliteDatabase): (limit: number) => Pr
       }
       deleteBounds.run(now(), limit)
       const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
-      return others.reduce((sum, statement) => sum + statement.run(now(), limit), ids.length)
+      return others.reduce(
+        (sum, statement) => sum + statement.run(now(), limit),
+        ids.length + sweepApprovals(limit),
+      )
     })
 }
 
