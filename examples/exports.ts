@@ -5,6 +5,8 @@ import { describe, it } from 'node:test'
 import { McpServer } from '@modelcontextprotocol/server'
 import { createRestateStore } from '@rondo/restate'
 import {
+  approvalContract,
+  approvalControls,
   type EngineHarness,
   engineContract,
   engineControls,
@@ -409,6 +411,16 @@ export function contracts(harness: StoreHarness, engine: EngineHarness) {
   // #region fleetControls
   describe('the contract of my store in a fleet', () => {
     for (const { name, run } of fleetControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region approvalContract
+  describe('approvals in my store', () => {
+    for (const { name, run } of approvalContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region approvalControls
+  describe('the contract of approvals in my store', () => {
+    for (const { name, run } of approvalControls(harness)) it(name, run)
   })
   // #endregion
   // #region engineContract
