@@ -16,7 +16,7 @@ import {
 const TENANT = 'tracker'
 
 /** An entry whose hash covers the one before, as a signed one does. */
-export const entryOf =
+const entryOf =
   (content: string): ChainEntryAfter =>
   (last: ChainLink): ChainEntry => {
     const seq = last.seq + 1
