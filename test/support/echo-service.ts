@@ -63,7 +63,7 @@ export function createEchoService(): EchoService {
           ]
         : [],
     scoped: false,
-    needOf: () => ({ scopes: [] }),
+    needOf: async () => ({ scopes: [] }),
     state,
     drain() {
       state.draining = true

@@ -5,7 +5,6 @@
 
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import { isThenable } from '../lib/json.ts'
 import type { LogPlace, RoundEvent, RoundLine, StateRefusedEvent } from '../log/event.ts'
 import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
@@ -283,26 +282,20 @@ function toFailure(target: Target, message: string): Reply {
 type PlainCall = Exclude<Call | OlderCall, ListenCall>
 
 /** Answers a request that runs no handler, observed. `answer` gets what observes it. */
-export function observeRequest<R extends OlderReply>(
+export async function observeRequest<R extends OlderReply>(
   { observer, platform }: Pick<FlowHost, 'observer' | 'platform'>,
   call: PlainCall,
   answer: (observed?: Observed) => R | Promise<R>,
-): R | Promise<R> {
+): Promise<R> {
   const observed = observer?.begin?.(requestOperation(call, platform.now()))
   if (!observed) return answer()
-  const done = (reply: R): R => {
+  try {
+    const reply = await observed.run(() => answer(observed))
     observed.end(endOf(reply))
     return reply
-  }
-  const failed = (error: unknown): never => {
+  } catch (error) {
     observed.end(errorEnd(error))
     throw error
-  }
-  try {
-    const reply = observed.run(() => answer(observed))
-    return isThenable(reply) ? Promise.resolve(reply).then(done, failed) : done(reply)
-  } catch (error) {
-    return failed(error)
   }
 }
 

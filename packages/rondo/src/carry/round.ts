@@ -16,7 +16,7 @@ import {
 } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
-import { type Finished, isInputRequired } from '../tool/target.ts'
+import { isInputRequired } from '../tool/target.ts'
 import {
   type Carrier,
   type Pause,
@@ -61,9 +61,8 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   const observed = host.observer && observeRound(round)
   if (observed) round.observed = observed
   try {
-    const running = observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round)
-    const run = await running
-    if (run.kind === 'end') return carrier.end(round, run.reply)
+    const run = await (observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round))
+    if (run.kind === 'end') return await carrier.end(round, run.reply)
     host.running.delete(round)
     return carrier.abandon?.(round) ?? (await conclude(carrier, round, run.report))
   } catch (error) {
@@ -88,8 +87,8 @@ async function runHandler<To, R extends Round>(
 ): Promise<HandlerRun> {
   const { host, call, target } = round
   const { args, badArguments: problem } = call
-  const preparing = problem === undefined ? target.prepare(args) : ({ kind: 'refused', problem } as const)
-  const prepared = preparing instanceof Promise ? await preparing : preparing
+  const prepared =
+    problem === undefined ? await target.prepare(args) : ({ kind: 'refused', problem } as const)
   if (prepared.kind === 'refused') {
     const reply = concludeFailure(round, undefined, invalidArguments(target, prepared.problem))
     return { kind: 'end', reply }
@@ -107,11 +106,11 @@ async function runHandler<To, R extends Round>(
 }
 
 /** Ends the round as its run ended. */
-function conclude<To, R extends Round>(
+async function conclude<To, R extends Round>(
   carrier: Carrier<never, To, R>,
   round: R,
   report: RunReport,
-): To | Promise<To> {
+): Promise<To> {
   const { ending, journal } = report
   const refuse = (error: RondoError): To | Promise<To> =>
     carrier.refuse?.(round, error, report) ??
@@ -120,12 +119,7 @@ function conclude<To, R extends Round>(
     case 'returned': {
       const { value } = ending
       const pause = isInputRequired(value) ? pauseManually(round, report, value) : undefined
-      if (pause === undefined) {
-        const replying = concludeReturned(round, report, value)
-        return replying instanceof Promise
-          ? replying.then((reply) => carrier.end(round, reply, report))
-          : carrier.end(round, replying, report)
-      }
+      if (pause === undefined) return carrier.end(round, await concludeReturned(round, report, value), report)
       return pause instanceof RondoError ? refuse(pause) : carrier.keep(round, pause)
     }
     case 'threw':
@@ -223,17 +217,13 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
   }
 }
 
-function concludeReturned(round: Round, report: RunReport, value: unknown): Reply | Promise<Reply> {
-  const finished = (result: Finished): Reply => {
+async function concludeReturned(round: Round, report: RunReport, value: unknown): Promise<Reply> {
+  try {
+    const result = await round.target.finish(value)
     logRound(round, report, { outcome: result.isError === true ? 'tool_error' : 'complete' })
     return { kind: 'complete', result }
-  }
-  const failed = (error: unknown): Reply => concludeThrew(round, report, error)
-  try {
-    const finishing = round.target.finish(value)
-    return finishing instanceof Promise ? finishing.then(finished).catch(failed) : finished(finishing)
   } catch (error) {
-    return failed(error)
+    return concludeThrew(round, report, error)
   }
 }
 

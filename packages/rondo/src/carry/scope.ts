@@ -5,7 +5,7 @@
 
 import type { Call, CompleteCall, FlowMethod, SessionCall, TaskListCall } from '../protocol/call.ts'
 import { noteOf } from '../store/task-engine.ts'
-import { assertTaskScopes, isScope, type Target } from '../tool/target.ts'
+import { assertTaskScopes, isScope, type RequiredScopes, type Target } from '../tool/target.ts'
 
 export interface Need {
   readonly scopes: readonly string[]
@@ -15,15 +15,18 @@ export interface Need {
 
 interface Offered {
   find(method: FlowMethod, target: string): Target | undefined
-  completionScopes(ref: CompleteCall['ref'], known: Readonly<Record<string, unknown>>): Scoped | undefined
+  completionScopes(
+    ref: CompleteCall['ref'],
+    known: Readonly<Record<string, unknown>>,
+  ): Promise<RequiredScopes | undefined>
 }
 
-export const NOTHING: Need = { scopes: [] }
+const NOTHING: Need = { scopes: [] }
 
-export function needOf(
+export async function needOf(
   { find, completionScopes }: Offered,
   call: Call | SessionCall | TaskListCall,
-): Need | Promise<Need> {
+): Promise<Need> {
   switch (call.kind) {
     case 'flow':
       return needOfTarget(find(call.method, call.target), call.args)
@@ -32,38 +35,33 @@ export function needOf(
     case 'listen': {
       const { resourceSubscriptions = [], taskIds = [] } = call.filter
       const read = resourceSubscriptions.map((uri) => needOfTarget(find('resources/read', uri), {}))
-      return union([...read, { scopes: taskIds.flatMap(scopesOfTask) }])
+      return union([...(await Promise.all(read)), { scopes: taskIds.flatMap(scopesOfTask) }])
     }
     case 'watch':
       return needOfTarget(find('resources/read', call.uri), {})
     case 'complete':
       return toNeed(
-        completionScopes(call.ref, { ...call.context, [call.argument.name]: call.argument.value }),
+        await completionScopes(call.ref, { ...call.context, [call.argument.name]: call.argument.value }),
       )
     default:
       return NOTHING
   }
 }
 
-export function needOfTarget(
+export async function needOfTarget(
   target: Target | undefined,
   args: Readonly<Record<string, unknown>>,
-): Need | Promise<Need> {
-  return toNeed(target?.scopes?.(args))
+): Promise<Need> {
+  return toNeed(await target?.scopes?.(args))
 }
 
-type Scoped = ReturnType<NonNullable<Target['scopes']>>
-
-function toNeed(required: Scoped | undefined): Need | Promise<Need> {
+function toNeed(required: RequiredScopes | undefined): Need {
   if (required === undefined) return NOTHING
-  if (required instanceof Promise) return required.then(toNeed)
   return required.kind === 'scopes' ? required : { scopes: [], badArguments: required.problem }
 }
 
-export function union(needs: readonly (Need | Promise<Need>)[]): Need | Promise<Need> {
-  const known = needs.filter((need): need is Need => !(need instanceof Promise))
-  if (known.length < needs.length) return Promise.all(needs).then(union)
-  return { scopes: [...new Set(known.flatMap(({ scopes }) => scopes))] }
+export function union(needs: readonly Need[]): Need {
+  return { scopes: [...new Set(needs.flatMap(({ scopes }) => scopes))] }
 }
 
 /** The call, with what was found out about its arguments. */

@@ -9,14 +9,7 @@ import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
-import {
-  type Claims,
-  openState,
-  principalTag,
-  requestDigest,
-  type SealedState,
-  sealState,
-} from '../seal/state.ts'
+import { type Claims, openState, principalTag, requestDigest, sealState } from '../seal/state.ts'
 import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
 import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
@@ -100,7 +93,7 @@ export function firstRound({ platform, limits }: FlowHost): Beginning {
 }
 
 /** Throws `STATE_INVALID` for every state that does not open, and `LIMIT_ROUNDS` if the flow has used up its rounds. */
-function open(request: RoundRequest): Round | Promise<Round> {
+async function open(request: RoundRequest): Promise<Round> {
   const { host, call, target, principal, line } = request
   const began = host.platform.now()
   // Member by member: to spread the request costs more than everything else here.
@@ -114,9 +107,7 @@ function open(request: RoundRequest): Round | Promise<Round> {
     principal: principalTag(principal),
     request: requestDigest(method, call.target, call.args),
   }
-  const opening = host.states.open(host, call.requestState, expected)
-  const resumed = (opened: OpenedStored): Round => toRound(resume(request, opened))
-  return opening instanceof Promise ? opening.then(resumed) : resumed(opening)
+  return toRound(resume(request, await host.states.open(host, call.requestState, expected)))
 }
 
 function resume(request: RoundRequest, opened: OpenedStored): Beginning {
@@ -149,27 +140,18 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
 }
 
 /** Has `seal` keep the journal, and returns the reply to the client. */
-export function keepSealed(round: Round, pause: Pause, seal: Seal): Reply | Promise<Reply> {
+export async function keepSealed(round: Round, pause: Pause, seal: Seal): Promise<Reply> {
   const { store } = round.host
   const keep = (journal: Journal) => seal(round, claimsOf(round, journal, pause.asked), pause.inputRequests)
-  const keeping = store ? keepWithStore(round, pause, store, keep) : keep(pause.journal)
-  return keeping instanceof Promise
-    ? keeping.then((kept) => reply(round, pause, kept))
-    : reply(round, pause, keeping)
+  return reply(round, pause, await (store ? keepWithStore(round, pause, store, keep) : keep(pause.journal)))
 }
 
-function sealForClient(
+async function sealForClient(
   { host }: Round,
   claims: Claims,
   inputRequests: InputRequests | undefined,
-): Kept | Promise<Kept> {
-  const sealing = host.states.keep(host, claims)
-  return sealing instanceof Promise
-    ? sealing.then((sealed) => toKept(sealed, inputRequests))
-    : toKept(sealing, inputRequests)
-}
-
-function toKept(sealed: SealedState, inputRequests: InputRequests | undefined): Kept {
+): Promise<Kept> {
+  const sealed = await host.states.keep(host, claims)
   if (sealed.kind === 'too-large') return sealed
   const { token, bytes, keyId } = sealed
   return { kind: 'kept', reply: { kind: 'input_required', inputRequests, requestState: token }, bytes, keyId }

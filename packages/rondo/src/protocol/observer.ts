@@ -8,7 +8,7 @@
  */
 
 import { misuse } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
+import { quietly } from '../lib/quietly.ts'
 import { createRate } from '../lib/rate.ts'
 import type { RequestId } from './call.ts'
 
@@ -142,41 +142,37 @@ export function guardObserver(
   const report = (error: unknown): void => {
     if (rate() !== undefined) onThrown(error)
   }
+  return {
+    event: observer.event && quietly((event) => observer.event?.(event), report),
+    queue: observer.queue && quietly((queue) => observer.queue?.(queue), report),
+    count: observer.count && quietly((happening) => observer.count?.(happening), report),
+    begin(operation) {
+      try {
+        const begun = observer.begin?.(operation)
+        if (begun === undefined) return undefined
+        if (typeof begun.run === 'function') return guardObserved(begun, report)
+        // An async function: nobody else would handle its rejection, which could end the process.
+        Promise.resolve(begun).catch(report)
+        report(misuse('begin of telemetry must return what observes the operation, not a promise of it'))
+      } catch (error) {
+        report(error)
+      }
+      return undefined
+    },
+  }
+}
+
+function guardObserved(observed: Observed, report: (error: unknown) => void): Observed {
   const attempt = <T>(fn: () => T): T | undefined => {
     try {
-      const value = fn()
-      if (!isThenable(value)) return value
-      // An async function: nobody else would handle its rejection, which could end the process.
-      Promise.resolve(value).catch(report)
-      return undefined
+      return fn()
     } catch (error) {
       report(error)
       return undefined
     }
   }
-  return {
-    event: observer.event && ((event) => attempt(() => observer.event?.(event))),
-    queue: observer.queue && ((queue) => attempt(() => observer.queue?.(queue))),
-    count: observer.count && ((happening) => attempt(() => observer.count?.(happening))),
-    begin(operation) {
-      const observed = attempt(() => {
-        const begun: unknown = observer.begin?.(operation)
-        if (!isThenable(begun)) return begun as Observed | undefined
-        Promise.resolve(begun).catch(report)
-        throw misuse('begin of telemetry must return what observes the operation, not a promise of it')
-      })
-      return observed && guardObserved(observed, attempt, report)
-    },
-  }
-}
-
-function guardObserved(
-  observed: Observed,
-  attempt: <T>(fn: () => T) => T | undefined,
-  report: (error: unknown) => void,
-): Observed {
   /** An async observer: its rejection would be unhandled. The one that it passes on from `fn` is not its own. */
-  const handle = (outcome: PromiseLike<unknown>, value: unknown): void => {
+  const handle = (outcome: unknown, value: unknown): void => {
     Promise.resolve(outcome).catch(async (error) => {
       const isOwn = await Promise.resolve(value).then(
         () => true,
@@ -202,12 +198,14 @@ function guardObserved(
     }
     try {
       const outcome: unknown = observe(once)
-      if (outcome !== ran?.value && isThenable(outcome)) handle(outcome, ran?.value)
+      if (outcome !== ran?.value) handle(outcome, ran?.value)
     } catch (error) {
       if (threw?.error !== error) report(error)
     }
     return once()
   }
+  const replayed = quietly<[string, string]>((which) => observed.replayed(...which), report)
+  const end = quietly<OperationEnd>((how) => observed.end(how), report)
   let ended = false
   return {
     get span() {
@@ -218,11 +216,11 @@ function guardObserved(
     },
     run: (fn) => around(fn, (once) => observed.run(once)),
     work: (kind, key, fn) => around(fn, (once) => observed.work(kind, key, once)),
-    replayed: (kind, key) => void attempt(() => observed.replayed(kind, key)),
+    replayed: (kind, key) => replayed([kind, key]),
     end(how) {
       if (ended) return
       ended = true
-      attempt(() => observed.end(how))
+      end(how)
     },
   }
 }

@@ -202,12 +202,10 @@ export function eventArrived(run: RunState, key: string, event: unknown): boolea
   return true
 }
 
-function read(compiled: Compiled | undefined, event: unknown): Reading | Promise<Reading> {
+async function read(compiled: Compiled | undefined, event: unknown): Promise<Reading> {
   if (!compiled) return { ok: true, value: event }
-  const result = compiled.validate(event)
-  const toReading = (settled: Awaited<typeof result>): Reading =>
-    settled.ok
-      ? { ok: true, value: settled.value }
-      : { ok: false, problem: describeProblems(settled.problems) }
-  return result instanceof Promise ? result.then(toReading) : toReading(result)
+  const result = await compiled.validate(event)
+  return result.ok
+    ? { ok: true, value: result.value }
+    : { ok: false, problem: describeProblems(result.problems) }
 }

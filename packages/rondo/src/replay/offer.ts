@@ -82,14 +82,17 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     })
     run.publish?.(new Map([[key, { kind: form.kind, request, digest, standing: true }]]))
   }
+  const settle = (known: Outcome<unknown>): void => {
+    outcome = known
+    for (const wake of waiting) wake()
+  }
   const take = (answer: unknown): void => {
     whenRead(run, form.read(answer), Number.POSITIVE_INFINITY, (reading) => {
       if (!reading.ok) return misfit(reading)
       const at = run.platform.now()
       const kept = reading.answer ?? answer
       append(run, { kind: form.kind, key, at, question: digest, answer: kept } as AskEntry, () => {
-        outcome = reading.value as Outcome<unknown>
-        for (const wake of waiting) wake()
+        settle(reading.value as Outcome<unknown>)
       })
     })
   }
@@ -103,7 +106,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     if (found?.entry.question === digest) {
       run.tally.replayed += 1
       whenRead(run, form.read(copyParsed(found.entry.answer)), found.index, (reading) => {
-        if (reading.ok) outcome = reading.value as Outcome<unknown>
+        if (reading.ok) settle(reading.value as Outcome<unknown>)
       })
       return
     }

@@ -32,7 +32,7 @@ export interface Ask {
   readonly instead?: readonly string[]
   /** The schema of a form, as the author passed it. */
   readonly schema?: object
-  read(answer: unknown): Reading | Promise<Reading>
+  read(answer: unknown): Promise<Reading>
 }
 
 export function formQuestion(
@@ -48,11 +48,7 @@ export function formQuestion(
     schema,
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
-      readElicit(answer, (content) => {
-        const result = form.validate(content, bounds)
-        if (result instanceof Promise) return result.then((settled) => readContent(content, settled))
-        return readContent(content, result)
-      }),
+      readElicit(answer, async (content) => readContent(content, await form.validate(content, bounds))),
   }
 }
 
@@ -97,7 +93,7 @@ export function samplingQuestion(params: SamplingParams): Ask {
     kind: 'sampling',
     unasked: false,
     request: { method: 'sampling/createMessage', params },
-    read: (answer) =>
+    read: async (answer) =>
       isRecord(answer) &&
       typeof answer.role === 'string' &&
       typeof answer.content === 'object' &&
@@ -112,7 +108,7 @@ export function rootsQuestion(): Ask {
     kind: 'roots',
     unasked: false,
     request: { method: 'roots/list' },
-    read: (answer) =>
+    read: async (answer) =>
       isRecord(answer) &&
       Array.isArray(answer.roots) &&
       answer.roots.every((root) => isRecord(root) && typeof root.uri === 'string')
@@ -143,10 +139,10 @@ function checkedUrl(text: string): string {
  * Reads an `ElicitResult`; `accept` reads the content of an accepted one. Only what the handler sees is recorded: anything
  * else that a client adds (`_meta`, unknown members) must not turn the same answer into another branch (R7).
  */
-function readElicit(
+async function readElicit(
   answer: unknown,
   accept: (content: unknown) => Reading | Promise<Reading>,
-): Reading | Promise<Reading> {
+): Promise<Reading> {
   const action = isRecord(answer) ? answer.action : undefined
   if (action === 'decline' || action === 'cancel')
     return { ok: true, value: { action } satisfies Outcome<never>, answer: { action } }
@@ -286,31 +282,29 @@ function describeRequest(request: InputRequest): string {
   return `The tool asks the user: "${message}" The answer has ${fields}.`
 }
 
-/** Continues with the reading, synchronously if possible; otherwise the turn holds at `index` until it is there. */
-export function whenRead(
+/** Continues with the reading, after `before`. Until then the turn holds at `index`. */
+export async function whenRead(
   run: RunState,
-  reading: Reading | Promise<Reading>,
+  reading: Promise<Reading>,
   index: number,
   then: (reading: Reading) => void,
   before?: Promise<void>,
-): Promise<void> | undefined {
-  if (before === undefined && !(reading instanceof Promise)) {
-    then(reading)
-    return undefined
-  }
+): Promise<void> {
   const settled = run.turn.busy()
   const release = run.turn.hold(index)
-  const unreadable = (): Reading => ({ ok: false, problem: 'The answer could not be checked.' })
-  return Promise.all([Promise.resolve(reading).catch(unreadable), before])
-    .then(([result]) => {
-      if (!run.turn.ended()) then(result)
-    })
-    .catch((cause) => run.turn.refuse(new RondoError('SERVER_INTERNAL', undefined, { cause })))
-    .finally(() => {
-      release()
-      settled()
-    })
+  try {
+    const result = await reading.catch(unreadable)
+    await before
+    if (!run.turn.ended()) then(result)
+  } catch (cause) {
+    run.turn.refuse(new RondoError('SERVER_INTERNAL', undefined, { cause }))
+  } finally {
+    release()
+    settled()
+  }
 }
+
+const unreadable = (): Reading => misfit('The answer could not be checked.')
 
 /**
  * Delivers the answers of one request in the order in which the handler asks for them, no matter how long each validation
@@ -318,7 +312,7 @@ export function whenRead(
  */
 export function whenReadInOrder(
   run: RunState,
-  reading: Reading | Promise<Reading>,
+  reading: Promise<Reading>,
   then: (reading: Reading) => void,
 ): void {
   run.reading = whenRead(run, reading, Number.POSITIVE_INFINITY, then, run.reading)

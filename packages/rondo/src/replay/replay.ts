@@ -7,7 +7,6 @@
 
 import { RondoError } from '../errors.ts'
 import { createRecord, type Entry, type Journal } from '../journal/journal.ts'
-import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { Context } from '../tool/context.ts'
 import { keepSolicited } from './ask.ts'
@@ -157,13 +156,8 @@ function start(run: RunState, handler: ReplayInput['handler'], ctx: Context): vo
     if (error) turn.refuse(error)
     else turn.returned(value)
   }
-  try {
-    const value = handler(ctx)
-    if (isThenable(value)) Promise.resolve(value).then(returned, threw)
-    else returned(value)
-  } catch (error) {
-    threw(error)
-  }
+  const call = async (): Promise<unknown> => handler(ctx)
+  call().then(returned, threw)
 }
 
 function bounded(ending: Ending, run: RunState): Ending {

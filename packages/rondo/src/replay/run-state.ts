@@ -13,7 +13,6 @@
 import { detailOf, misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
-import { isThenable } from '../lib/json.ts'
 import type { Observed } from '../protocol/observer.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
@@ -499,24 +498,14 @@ function nestedError(run: RunState, label: string): RondoError | undefined {
  * Runs `fn`, and refuses operations in whatever it calls. An enabled storage slows down every promise of the process, so
  * it is disabled when no work is running.
  */
-export function runMarked<T>(mark: Mark, fn: () => T): T {
+export async function runMarked(mark: Mark, fn: () => unknown): Promise<unknown> {
   const { scope } = mark.run.platform
-  const leave = (): void => {
+  scope.running += 1
+  try {
+    return await scope.storage.run(mark, fn)
+  } finally {
     scope.running -= 1
     if (scope.running === 0) disable(scope)
-  }
-  scope.running += 1
-  let isPending = false
-  try {
-    const value: unknown = scope.storage.run(mark, fn)
-    if (!isThenable(value)) return value as T
-    isPending = true
-    // Calls `then` of the author's thenable once: some do their work each time.
-    const promise = Promise.resolve(value)
-    promise.then(leave, leave)
-    return promise as T
-  } finally {
-    if (!isPending) leave()
   }
 }
 

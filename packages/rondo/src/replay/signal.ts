@@ -6,7 +6,7 @@
  * ends the process. Signals that an author derives from it (`AbortSignal.any`) are the author's (decision 0012).
  */
 
-import { isThenable } from '../lib/json.ts'
+import { quietly } from '../lib/quietly.ts'
 import type { Line } from '../protocol/call.ts'
 
 export interface RunSignal {
@@ -46,15 +46,9 @@ function guardListeners(signal: AbortSignal, onError: (error: unknown) => void):
   const guard = (listener: Listener): EventListener => {
     const known = guarded.get(listener)
     if (known) return known
-    const quiet: EventListener = (event) => {
-      try {
-        const result: unknown =
-          typeof listener === 'function' ? listener.call(signal, event) : listener.handleEvent(event)
-        if (isThenable(result)) Promise.resolve(result).catch(onError)
-      } catch (error) {
-        onError(error)
-      }
-    }
+    const call = (event: Event): unknown =>
+      typeof listener === 'function' ? listener.call(signal, event) : listener.handleEvent(event)
+    const quiet: EventListener = quietly(call, onError)
     guarded.set(listener, quiet)
     return quiet
   }

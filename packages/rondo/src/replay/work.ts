@@ -8,7 +8,7 @@
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
-import { canonicalJson, copyParsed, isThenable } from '../lib/json.ts'
+import { canonicalJson, copyParsed } from '../lib/json.ts'
 import {
   append,
   type Mark,
@@ -79,15 +79,8 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
       ? finish(thrown)
       : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
   const mark: Mark = { run, label: `${kind} "${key}"` }
-  try {
-    const { observed } = run
-    const value = runMarked(mark, observed ? () => observed.work(kind, key, fn) : fn)
-    // A promise of our own settles once, whatever the author's thenable does.
-    if (isThenable(value)) Promise.resolve(value).then(done, failed)
-    else done(value)
-  } catch (thrown) {
-    failed(thrown)
-  }
+  const { observed } = run
+  runMarked(mark, observed ? () => observed.work(kind, key, fn) : fn).then(done, failed)
 }
 
 const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']

@@ -107,12 +107,12 @@ export type ShareOf = (
 export interface Access {
   /** False as long as nothing asks for a scope. */
   readonly active: boolean
-  /** Returns what each of the calls needs. Throws or rejects if the token does not allow all of it and `also`. */
+  /** Returns what each of the calls needs. Rejects if the token does not allow all of it and `also`. */
   admit(
     calls: readonly Checked[],
     principal: Principal | undefined,
     also?: readonly string[],
-  ): readonly Need[] | Promise<readonly Need[]>
+  ): Promise<readonly Need[]>
   /** True if the token allows what needs these scopes. */
   allows(scopes: readonly string[], principal: Principal | undefined): boolean
 }
@@ -203,7 +203,7 @@ export interface Service {
   /** True if something that is served asks for scopes. */
   readonly scoped: boolean
   /** What a request needs of its caller's token. Throws or rejects if the author's function does. */
-  needOf(call: Call | SessionCall | TaskListCall): Need | Promise<Need>
+  needOf(call: Call | SessionCall | TaskListCall): Promise<Need>
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks

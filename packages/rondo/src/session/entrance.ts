@@ -230,9 +230,8 @@ export function deliver(
     })
     deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
   }
-  const admitting = access.admit(calls, posted.principal, asked)
-  if (!(admitting instanceof Promise)) return follow(admitting)
-  admitting
+  access
+    .admit(calls, posted.principal, asked)
     .then(follow)
     .catch((error: unknown) => {
       posted.outlet.fail(refusal(failureOf(options, error), idOf(posted.message)))

@@ -35,7 +35,6 @@ import {
   trace,
 } from '@opentelemetry/api'
 import { assertOptions } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
 import type {
   Observed,
   ObservedHappening,
@@ -328,8 +327,7 @@ function ending(span: Span, fn: () => unknown): unknown {
   }
   try {
     const value = fn()
-    if (isThenable(value)) Promise.resolve(value).then(() => span.end(), failed)
-    else span.end()
+    Promise.resolve(value).then(() => span.end(), failed)
     return value
   } catch (error) {
     failed(error)

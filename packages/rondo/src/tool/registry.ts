@@ -30,6 +30,7 @@ import {
   assertScopes,
   assertTaskScopes,
   promptTarget,
+  type RequiredScopes,
   resourceTarget,
   scopesOf,
   type Target,
@@ -81,7 +82,7 @@ export interface Registry extends Declarations {
   completionScopes(
     ref: CompleteRef,
     known: Readonly<Record<string, unknown>>,
-  ): ReturnType<NonNullable<Target['scopes']>> | undefined
+  ): Promise<RequiredScopes | undefined>
   /** True once something was declared that asks for scopes. */
   readonly scoped: boolean
 }
@@ -297,14 +298,12 @@ export function createRegistry({
       return complete && Object.hasOwn(complete, argument) ? complete[argument] : undefined
     },
     paramHeaders: (tool) => tools.get(tool)?.headers ?? NO_HEADERS,
-    completionScopes(ref, known) {
+    async completionScopes(ref, known) {
       if (ref.kind === 'template') return uncheckedScopes(templates.get(ref.uri)?.definition, known)
       const prompt = prompts.get(ref.name)
-      const required = prompt?.target.scopes?.(known)
-      if (!(required instanceof Promise)) return required
-      return required.then((one) =>
-        one.kind === 'refused' ? (uncheckedScopes(prompt?.definition, known) ?? one) : one,
-      )
+      const required = await prompt?.target.scopes?.(known)
+      if (required?.kind !== 'refused') return required
+      return (await uncheckedScopes(prompt?.definition, known)) ?? required
     },
     get scoped() {
       return scoped
@@ -312,11 +311,11 @@ export function createRegistry({
   }
 }
 
-/** What the scopes are for arguments of which some are missing, so that they do not fit a schema. */
-function uncheckedScopes(
+/** The scopes for arguments of which some are missing, so that they do not fit a schema. */
+async function uncheckedScopes(
   definition: { readonly scopes?: unknown } | undefined,
   known: Readonly<Record<string, unknown>>,
-): ReturnType<NonNullable<Target['scopes']>> | undefined {
+): Promise<RequiredScopes | undefined> {
   return scopesOf(definition?.scopes as Scopes<never> | undefined, undefined)?.(known)
 }
 

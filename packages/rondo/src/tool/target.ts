@@ -7,7 +7,7 @@
  */
 
 import { misuse, RondoError } from '../errors.ts'
-import { isRecord, isThenable } from '../lib/json.ts'
+import { isRecord } from '../lib/json.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
@@ -49,7 +49,7 @@ export interface Target {
   /** What it returns depends on when it runs, so development mode does not compare two runs. */
   readonly live?: boolean
   /** What a caller's token must allow. Absent: nothing in particular. */
-  scopes?(args: Readonly<Record<string, unknown>>): Required | Promise<Required>
+  scopes?(args: Readonly<Record<string, unknown>>): RequiredScopes | Promise<RequiredScopes>
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
   finish(value: unknown): Finished | Promise<Finished>
@@ -74,7 +74,7 @@ export function assertAccept(of: string, accept: unknown): void {
 const isFunction = (value: unknown): boolean => typeof value === 'function'
 
 /** The scopes of a call, or why its arguments do not fit. */
-type Required =
+export type RequiredScopes =
   | { readonly kind: 'scopes'; readonly scopes: readonly string[] }
   | { readonly kind: 'refused'; readonly problem: string }
 
@@ -200,14 +200,15 @@ export function scopesOf(
   if (scopes === undefined) return undefined
   if (typeof scopes !== 'function') {
     assertScopes('scopes', scopes)
-    const required: Required = { kind: 'scopes', scopes }
+    const required: RequiredScopes = { kind: 'scopes', scopes }
     return () => required
   }
-  const of = async (args: unknown): Promise<Required> => {
-    const found: unknown = scopes(args as never)
-    const given = await (isThenable(found)
-      ? inTime(Promise.resolve(found), HOOK_MS, 'A function given as scopes')
-      : found)
+  const of = async (args: unknown): Promise<RequiredScopes> => {
+    const given: unknown = await inTime(
+      Promise.resolve(scopes(args as never)),
+      HOOK_MS,
+      'A function given as scopes',
+    )
     assertScopes('What the function scopes returns', given)
     return { kind: 'scopes', scopes: given }
   }
@@ -223,19 +224,16 @@ function failHandler(message: string): { error: RondoError } {
   return { error: new RondoError('SERVER_HANDLER', message) }
 }
 
-/** Validates the arguments; stays synchronous where the schema does. */
-function prepare(
+async function prepare(
   input: Compiled | undefined,
   args: unknown,
   ready: (args: unknown) => Prepared,
-): Prepared | Promise<Prepared> {
+): Promise<Prepared> {
   if (!input) return ready(args)
-  const settle = (result: Awaited<ReturnType<Compiled['validate']>>): Prepared =>
-    result.ok
-      ? ready(result.value)
-      : { kind: 'refused', problem: describeArguments(input, args, result.problems) }
-  const result = input.validate(args)
-  return result instanceof Promise ? result.then(settle) : settle(result)
+  const result = await input.validate(args)
+  return result.ok
+    ? ready(result.value)
+    : { kind: 'refused', problem: describeArguments(input, args, result.problems) }
 }
 
 function ready(handler: AnyHandler, uri = ''): (args: unknown) => Prepared {

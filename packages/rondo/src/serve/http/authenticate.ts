@@ -4,7 +4,7 @@
  * reason. Its verdict is checked here, so no later stage meets a principal or a header that it cannot use.
  */
 
-import { type Need, NOTHING, scopesOfTask, union, withNeed } from '../../carry/scope.ts'
+import { type Need, scopesOfTask, union, withNeed } from '../../carry/scope.ts'
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Call, Principal } from '../../protocol/call.ts'
@@ -239,18 +239,10 @@ export function createAccess(service: Service, authenticate: Authenticate | unde
       return base.length > 0 || service.scoped
     },
     allows: allowsAll,
-    admit(calls, principal, also = []) {
-      const needs = calls.map((call) => service.needOf(call))
-      const check = (known: readonly Need[], all: Need): readonly Need[] => {
-        require(all, principal)
-        return known
-      }
-      // Most calls need what everybody needs, and nothing else.
-      const ordinary = also.length === 0 && needs.every((need) => need === NOTHING)
-      const all = ordinary ? everybody : union([everybody, { scopes: also }, ...needs])
-      if (!(all instanceof Promise)) return check(needs as readonly Need[], all)
-      // Both at once, so that neither can reject unheard.
-      return Promise.all([Promise.all(needs), all]).then(([known, sum]) => check(known, sum))
+    async admit(calls, principal, also = []) {
+      const needs = await Promise.all(calls.map((call) => service.needOf(call)))
+      require(union([everybody, { scopes: also }, ...needs]), principal)
+      return needs
     },
   }
 }
@@ -264,13 +256,7 @@ export function admitCall(
 ): void {
   const allowed = withoutRelated(call, (taskId) => access.allows(scopesOfTask(taskId), principal))
   const follow = ([need]: readonly Need[]): void => done(undefined, need ? withNeed(allowed, need) : allowed)
-  try {
-    const needs = access.admit([call], principal)
-    if (needs instanceof Promise) needs.then(follow).catch(done)
-    else follow(needs)
-  } catch (error) {
-    done(error)
-  }
+  access.admit([call], principal).then(follow).catch(done)
 }
 
 /** Related tasks are advice: those that the token does not allow are left out, and the call is served without them. */

@@ -147,7 +147,7 @@ describe.each(Object.entries(forms))('a form of %s', (_vendor, schema) => {
 })
 
 describe('fields of a form', () => {
-  it('keep their order, titles and defaults', () => {
+  it('keep their order, titles and defaults', async () => {
     const schema = z.object({
       zulu: z.string().default('z'),
       alpha: z.boolean().default(false).meta({ title: 'First' }),
@@ -170,7 +170,7 @@ describe('fields of a form', () => {
       },
     ])
     expect(compileForm(schema).json.required).toBeUndefined()
-    expect(compileForm(schema).validate({})).toMatchObject({
+    expect(await compileForm(schema).validate({})).toMatchObject({
       ok: true,
       value: { zulu: 'z', alpha: false, mike: ['y'] },
     })
@@ -209,44 +209,44 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 of a plain schema are checked by the form alone', () => {
+  it('B17 of a plain schema are checked by the form alone', async () => {
     const form = compileForm({
       type: 'object',
       properties: { n: { type: 'integer', minimum: 3 } },
       required: ['n'],
     })
-    expect(form.validate({ n: 3, other: 1 })).toEqual({ ok: true, value: { n: 3 }, content: { n: 3 } })
-    expect(form.validate({ n: 2 })).toEqual({
+    expect(await form.validate({ n: 3, other: 1 })).toEqual({ ok: true, value: { n: 3 }, content: { n: 3 } })
+    expect(await form.validate({ n: 2 })).toEqual({
       ok: false,
       problems: [{ path: 'n', message: 'N must be at least 3' }],
     })
-    expect(form.validate({ n: null })).toEqual({
+    expect(await form.validate({ n: null })).toEqual({
       ok: false,
       problems: [{ path: 'n', message: 'N is required' }],
     })
   })
 
-  it('are compiled once for one schema, and once for schemas with the same JSON', () => {
+  it('are compiled once for one schema, and once for schemas with the same JSON', async () => {
     const make = (word: string) => z.object({ a: z.string().refine((text) => text !== word, `not ${word}`) })
     const first = make('one')
     expect(compileForm(first)).toBe(compileForm(first))
     const second = compileForm(make('two'))
     expect(second.json).toBe(compileForm(first).json)
-    expect(second.validate({ a: 'two' })).toEqual({
+    expect(await second.validate({ a: 'two' })).toEqual({
       ok: false,
       problems: [{ path: 'a', message: 'A: not two' }],
     })
-    expect(compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
+    expect(await compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
   })
 
-  it('R3 have the default that a function computes now, not that of an earlier schema', () => {
+  it('R3 have the default that a function computes now, not that of an earlier schema', async () => {
     let today = 1
     const make = () => z.object({ day: z.number().default(() => today) })
     expect(compileForm(make()).json).toMatchObject({ properties: { day: { default: 1 } } })
     today = 2
     const later = compileForm(make())
     expect(later.json).toMatchObject({ properties: { day: { default: 2 } } })
-    expect(later.validate({})).toMatchObject({ value: { day: 2 } })
+    expect(await later.validate({})).toMatchObject({ value: { day: 2 } })
   })
 
   const codes: [string, (limit: number) => z.ZodType<number>][] = [
@@ -265,11 +265,11 @@ describe('fields of a form', () => {
     for (let round = 0; round < 3; round++) expect(await judge(50)).not.toBe(await judge(5))
   })
 
-  it('T7 are all that is read of an answer, however much else it holds', () => {
+  it('T7 are all that is read of an answer, however much else it holds', async () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
     const answer = { ...junk, a: 'yes' }
-    expect(hasAnEnd(() => form.validate(answer))).toEqual({
+    expect(await hasAnEnd(() => form.validate(answer))).toEqual({
       ok: true,
       value: { a: 'yes' },
       content: { a: 'yes' },

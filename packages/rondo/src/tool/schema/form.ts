@@ -36,7 +36,7 @@ interface CompiledForm {
   readonly json: JsonSchema
   readonly fields: readonly Field[]
   /** Checks the `content` of an answer. The messages are sentences that can be shown to a person. */
-  validate(content: unknown, bounds?: TextBounds): FormResult | Promise<FormResult>
+  validate(content: unknown, bounds?: TextBounds): Promise<FormResult>
 }
 
 /** The part of a form that depends only on the JSON of its schema. */
@@ -130,12 +130,12 @@ function assertNoSecret(name: string, schema: unknown): void {
   )
 }
 
-function validate(
+async function validate(
   schema: Schema,
   { fields, nullable, findExcess }: FormShape,
   answer: unknown,
   bounds: TextBounds = TEXT_BOUNDS,
-): FormResult | Promise<FormResult> {
+): Promise<FormResult> {
   const excess = findLongText(answer, bounds) ?? findExcess?.(answer, bounds)
   if (excess !== undefined) return withTitles(fields, [excess])
   const judged = judgeContent(fields, answer)
@@ -147,10 +147,8 @@ function validate(
   if (!isStandardSchema(schema)) return { ok: true, value: content, content }
   const given: Record<string, unknown> = { ...content }
   for (const name of nullable) given[name] ??= null
-  const settle = (result: Result): FormResult =>
-    result.ok ? { ok: true, value: result.value, content } : withTitles(fields, result.problems)
-  const result = validateStandard(schema, given)
-  return 'then' in result ? result.then(settle) : settle(result)
+  const result = await validateStandard(schema, given)
+  return result.ok ? { ok: true, value: result.value, content } : withTitles(fields, result.problems)
 }
 
 function withTitles(fields: readonly Field[], problems: readonly Problem[]): FormResult {

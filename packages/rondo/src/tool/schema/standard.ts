@@ -1,6 +1,6 @@
 /**
  * Schemas at run time: how a value is checked, by the schema's own code where it is a Standard Schema (zod, valibot, arktype).
- * `schema.ts` compiles what is declared once. A check that can be done synchronously is not made asynchronous.
+ * `schema.ts` compiles what is declared once.
  */
 
 import { isRecord } from '../../lib/json.ts'
@@ -86,9 +86,8 @@ export function isStandardSchema(schema: unknown): schema is StandardSchema {
 }
 
 /** Runs the schema's own check. */
-export function validateStandard(schema: StandardSchema, value: unknown): Result | Promise<Result> {
-  const outcome = schema['~standard'].validate(value)
-  return 'then' in outcome ? outcome.then(fromStandard) : fromStandard(outcome)
+export async function validateStandard(schema: StandardSchema, value: unknown): Promise<Result> {
+  return fromStandard(await schema['~standard'].validate(value))
 }
 
 type StandardOutcome = Awaited<ReturnType<StandardSchema['~standard']['validate']>>
