@@ -140,6 +140,12 @@ describe('a tree that breaks a rule is reported', () => {
       { 'errors.ts': from('./lib/b.ts'), 'lib/b.ts': leaf },
       /error table may import nothing/,
     ],
+    ['lib imports options', { 'lib/a.ts': from('../options.ts'), 'options.ts': leaf }, /lib\/ is a leaf/],
+    [
+      'options imports lib',
+      { 'options.ts': from('./lib/b.ts'), 'lib/b.ts': leaf },
+      /options\.ts: may import nothing but errors\.ts/,
+    ],
     [
       'a folder imports an entry',
       { 'serve/a.ts': from('../index.ts'), 'index.ts': leaf },
@@ -228,6 +234,7 @@ describe('a tree that breaks a rule is reported', () => {
     const files = {
       'index.ts': "export { x } from './serve/a.ts'\n",
       'errors.ts': leaf,
+      'options.ts': from('./errors.ts'),
       'serve/a.ts': `${from('../carry/b.ts')}export { x }\n`,
       'carry/b.ts': `${from('../lib/c.ts')}import '../errors.ts'\n`,
       'lib/c.ts': `${leaf}${'x()\n'.repeat(299)}`,

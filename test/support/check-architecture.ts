@@ -8,7 +8,7 @@ import { type Scan, scanImports } from './scan-imports.ts'
 
 export type SourceTree = ReadonlyMap<string, string>
 
-/** What a folder may import besides itself and `errors.ts`. `entry` are the files at the top of `src`. */
+/** Folders that a folder may import besides itself, `errors.ts` and `options.ts`. `entry` are the files at the top of `src`. */
 const ARROWS: Readonly<Record<string, readonly string[]>> = {
   mount: ['serve', 'carry', 'log', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   drafts: [
@@ -80,10 +80,12 @@ const FORBIDDEN_TEXT: readonly [RegExp, string][] = [[/@ts-(ignore|nocheck)\b/, 
 export const LONG_LINES = 300
 
 export const isTest = (path: string): boolean => path.endsWith('.test.ts')
-const isEntry = (path: string): boolean => !path.includes('/') && path !== 'errors.ts'
+/** Files at the top of `src` that are no entries: anything but a leaf may import them. */
+const SHARED = new Set(['errors.ts', 'options.ts'])
+const isEntry = (path: string): boolean => !path.includes('/') && !SHARED.has(path)
 
 function folderOf(path: string): string {
-  if (path === 'errors.ts') return 'errors'
+  if (SHARED.has(path)) return path.slice(0, -'.ts'.length)
   return path.includes('/') ? (path.split('/')[0] ?? '') : 'entry'
 }
 
@@ -162,8 +164,9 @@ function checkArrow(path: string, target: string): string[] {
   const to = folderOf(target)
   if (from === 'entry' || from === to) return []
   if (from === 'errors') return [`${path}: the error table may import nothing, but imports ${target}`]
-  if (to === 'errors')
+  if (SHARED.has(`${to}.ts`))
     return LEAVES.has(from) ? [`${path}: ${from}/ is a leaf and may not import ${target}`] : []
+  if (from === 'options') return [`${path}: may import nothing but errors.ts, and imports ${target}`]
   const allowed = ARROWS[from]
   if (allowed === undefined) return [`${path}: the folder ${from}/ is not in the table of allowed imports`]
   return allowed.includes(to) ? [] : [`${path}: ${from}/ may not import ${to} (${target})`]

@@ -20,7 +20,7 @@ import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import type { ObjectContext } from '@restatedev/restate-sdk'
 import { RondoError } from 'rondo'
-import { assertOptions, isLoopback, misuse } from 'rondo/internal'
+import { defineOptions, isLoopback, misuse, type OptionsOf, text, unchecked } from 'rondo/internal'
 import type { OwnerHandlers, ServiceNames, TaskHandlers, Wake } from './task-object.ts'
 
 export interface IngressOptions {
@@ -188,15 +188,15 @@ function explain([service]: readonly string[], status: number, body: string): st
 }
 
 export interface EndpointOptions {
-  /** The port on which this process listens for Restate. */
+  /** The port to listen on. */
   port: number
-  /** The address to listen on. Default: 127.0.0.1. */
+  /** The address to listen on. Default: `127.0.0.1`. */
   host?: string
-  /** Where Restate reaches this process, or the balancer in front of all processes. Default: http://host:port. */
+  /** Where Restate reaches this process, or the balancer of all of them. Default: `http://host:port`. */
   url?: string
   /**
-   * The public keys of Restate (`publickeyv1_…`, printed when it starts with a `request-identity-private-key-pem-file`). A
-   * request that none of them signed is refused. Required unless the host is a loopback address.
+   * Public keys of Restate (`publickeyv1_…`, printed when it starts with a `request-identity-private-key-pem-file`). A
+   * request that none of them signed is refused. Required unless `host` is a loopback address. Default: none.
    */
   identityKeys?: readonly string[]
 }
@@ -239,16 +239,15 @@ const retryPolicy = {
   onMaxAttempts: 'pause',
 } as const
 
-const ENDPOINT: Readonly<Record<keyof EndpointOptions, true>> = {
-  port: true,
-  host: true,
-  url: true,
-  identityKeys: true,
-}
+const ENDPOINT = defineOptions('createRestateStore: endpoint', {
+  port: unchecked(),
+  host: text('127.0.0.1'),
+  url: text(),
+  identityKeys: unchecked<readonly string[]>([]),
+} satisfies OptionsOf<EndpointOptions>)
 
 export function assertEndpoint(given: EndpointOptions): void {
-  assertOptions('createRestateStore: endpoint', given, ENDPOINT)
-  const { host = '127.0.0.1', identityKeys = [], port } = given
+  const { host, identityKeys, port } = ENDPOINT.read(given)
   if (!Number.isInteger(port) || port < 0 || port > 65_535)
     throw misuse('endpoint.port must be a port number')
   if (identityKeys.length === 0 && !isLoopback(host))
@@ -268,7 +267,7 @@ export function createEndpoint(
   objects: StoreObjects,
   run: RunDelivered,
 ): Endpoint {
-  const { port, host = '127.0.0.1', identityKeys = [] } = options
+  const { port, host, identityKeys } = ENDPOINT.read(options)
   const sessions = new Set<ServerHttp2Session>()
   let opening: Promise<Http2Server> | undefined
   let bound = port

@@ -6,7 +6,7 @@
 
 import type { ObjectContext } from '@restatedev/restate-sdk'
 import { RondoError } from 'rondo'
-import { assertOptions, misuse } from 'rondo/internal'
+import { clock, defineOptions, misuse, number, type OptionsOf, text, unchecked } from 'rondo/internal'
 import type {
   BlobStore,
   EngineOptions,
@@ -40,24 +40,24 @@ import {
 } from './task-object.ts'
 
 export interface RestateStoreOptions {
-  /** The ingress of Restate, such as http://127.0.0.1:8080. With several, the next one is used when one fails. */
+  /** Address of Restate's ingress, such as http://127.0.0.1:8080, or several: the next one is used when one fails. */
   ingress: string | readonly string[]
   /**
-   * The admin API of Restate, such as http://127.0.0.1:9070: registers the endpoint, counts and lists tasks. Without it, the
-   * endpoint must be registered by hand: `restate deployments register <url>`.
+   * Address of its admin API, such as http://127.0.0.1:9070, or several. It registers the endpoint, counts and lists tasks.
+   * Without it, register the endpoint by hand: `restate deployments register <url>`. Default: none.
    */
   admin?: string | readonly string[]
-  /** Where Restate reaches this process. Without it, the process creates and follows tasks, and others run them. */
+  /** Where Restate reaches this process. Without it, the process creates and follows tasks, and others run them. Default: none. */
   endpoint?: EndpointOptions
-  /** The beginning of the names of our services in Restate; applications that share a cluster need different ones. */
+  /** Beginning of the names of our services in Restate; applications that share a cluster need different ones. Default: `Rondo`. */
   namespace?: string
-  /** Sent with every request to the ingress and to the admin API, for instance a token. */
+  /** Headers of every request to Restate, such as a token. Default: none. */
   headers?: Readonly<Record<string, string>>
-  /** How long to retry when Restate cannot be reached. */
+  /** How long to retry while Restate cannot be reached; then `STORE_UNAVAILABLE`. Default: 10 s. */
   retryMs?: number
-  /** How often to poll for changes that other processes made. */
+  /** How often to poll for changes of other processes. Default: 500 ms. */
   pollMs?: number
-  /** Ms since the Unix epoch: for tests. */
+  /** The clock, in ms since the Unix epoch. Default: `Date.now`. */
   now?: () => number
 }
 
@@ -87,20 +87,23 @@ export interface StoreParts {
   readonly deliver: (run: RunDelivered) => RunDelivered
 }
 
-const OPTIONS: Readonly<Record<keyof RestateStoreOptions, true>> = {
-  ingress: true,
-  admin: true,
-  endpoint: true,
-  namespace: true,
-  headers: true,
-  retryMs: true,
-  pollMs: true,
-  now: true,
-}
+const OPTIONS = defineOptions(
+  'createRestateStore',
+  {
+    ingress: unchecked(),
+    admin: unchecked(),
+    endpoint: unchecked(),
+    namespace: text('Rondo'),
+    headers: unchecked(),
+    retryMs: number(10_000),
+    pollMs: number(500),
+    now: clock,
+  } satisfies OptionsOf<RestateStoreOptions>,
+  { url: 'ingress', ingressUrl: 'ingress' },
+)
 
 export function assembleStore(options: RestateStoreOptions, parts: StoreParts): EngineStore {
-  assertOptions('createRestateStore', options, OPTIONS, { url: 'ingress', ingressUrl: 'ingress' })
-  const { namespace = 'Rondo', headers, retryMs = 10_000, pollMs = 500, now = Date.now } = options
+  const { namespace, headers, retryMs, pollMs, now } = OPTIONS.read(options)
   if (!/^[A-Za-z][A-Za-z0-9_]*$/.test(namespace))
     throw misuse('namespace must begin with a letter and contain only letters, digits and underscores')
   if (options.endpoint) assertEndpoint(options.endpoint)

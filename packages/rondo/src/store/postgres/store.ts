@@ -4,7 +4,8 @@
  * may differ.
  */
 
-import { assertOptions, misuse } from '../../errors.ts'
+import { misuse } from '../../errors.ts'
+import { callable, defineOptions, flag, number, type OptionsOf, text, unchecked } from '../../options.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
@@ -27,39 +28,27 @@ import { assertSchema, assertTables, buildIndexes, checkTables, createTables, mi
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface PostgresStoreOptions {
-  /** The address of the database. Default: the PG… environment variables. */
+  /** Connection string of the database. Default: the `PG…` environment variables. */
   connectionString?: string
-  /** A pool of the package `pg` to use instead, which is not closed. One of its connections listens for hints. */
+  /** A `Pool` of the package `pg` to use instead. The store does not close it, and listens on one of its connections. Default: its own. */
   pool?: PgPool
-  /** The schema of the tables, created if it does not exist. */
+  /** The schema that holds the tables; created if missing. Default: `rondo`. */
   schema?: string
-  /** For reading only: the tables must exist, and are not upgraded. */
-  readOnly?: boolean
-  /** The size of our own pool. */
+  /** Connections of the store's own pool; at least 2, because one of them listens. Default: 10. */
   maxConnections?: number
-  /** How long to retry when the database cannot be reached. */
+  /** How long to retry while the database cannot be reached; then `STORE_UNAVAILABLE`. Default: 10 s. */
   retryMs?: number
-  /** Set to false behind a pooler that shares connections, where LISTEN does not work. Polling is enough. */
+  /** Set it to `false` behind a pooler in transaction mode, where LISTEN does not work: polling is enough. Default: `true`. */
   listen?: boolean
-  /** How often to poll for changes that no hint announced. */
+  /** How often to poll for changes that no notification reported. Default: 500 ms. */
   pollMs?: number
-  /** Ms since the Unix epoch, instead of the database's clock: for tests. */
+  /** Uses existing tables without changing them. Default: `false`. */
+  readOnly?: boolean
+  /** Ms since the Unix epoch, for tests. Default: the clock of the database. */
   now?: () => number
 }
 
-const OPTIONS: Readonly<Record<keyof PostgresStoreOptions, true>> = {
-  connectionString: true,
-  pool: true,
-  schema: true,
-  readOnly: true,
-  maxConnections: true,
-  retryMs: true,
-  listen: true,
-  pollMs: true,
-  now: true,
-}
-
-/** Ignored, an address would lead to the database that the environment names. */
+/** An address under another name must not be ignored: that would lead to the database that the environment names. */
 const OTHERS = {
   url: 'connectionString',
   uri: 'connectionString',
@@ -69,6 +58,22 @@ const OTHERS = {
   max: 'maxConnections',
   client: 'pool',
 }
+
+const OPTIONS = defineOptions(
+  'createPostgresStore',
+  {
+    connectionString: text(),
+    pool: unchecked(),
+    schema: text('rondo'),
+    maxConnections: number(10, { min: 1 }),
+    retryMs: number(10_000),
+    listen: flag(true),
+    pollMs: number(500),
+    readOnly: flag(false),
+    now: callable(),
+  } satisfies OptionsOf<PostgresStoreOptions>,
+  OTHERS,
+)
 
 /**
  * Creates a store in PostgreSQL, for any number of processes on any number of machines. Needs the package `pg`.
@@ -80,26 +85,27 @@ const OTHERS = {
  * ```
  */
 export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
-  assertOptions('createPostgresStore', options, OPTIONS, OTHERS)
   const {
-    schema = 'rondo',
-    maxConnections = 10,
-    retryMs = 10_000,
-    listen = true,
-    pollMs = 500,
+    schema,
+    maxConnections,
+    retryMs,
+    listen,
+    pollMs,
+    readOnly,
     now,
-  } = options
+    connectionString,
+    pool: given,
+  } = OPTIONS.read(options)
   assertSchema(schema)
   if (listen && maxConnections < 2)
     throw misuse(
       'maxConnections must be at least 2, because one connection listens: raise it, or set listen to false',
     )
-  const { connectionString, pool: given } = options
   const prepares = listen && given === undefined
   const pool = createResilientPool({ connectionString, pool: given, maxConnections, retryMs, prepares })
   const notifier = createNotifier(pool, `rondo_${schema}`)
   const hints = createHintBus(() => (listen ? notifier.listen(hints.publish) : () => {}))
-  const prepare = options.readOnly ? assertTables : migrate
+  const prepare = readOnly ? assertTables : migrate
   const notify = listen ? notifier.notify : () => {}
   const database = createDatabase({ pool, schema, now, hints, notify, prepare })
   return {

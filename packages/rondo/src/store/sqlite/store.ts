@@ -3,8 +3,9 @@
  * may share the file; they notice each other's writes by polling SQLite's own change counter.
  */
 
-import { assertOptions, misuse } from '../../errors.ts'
+import { misuse } from '../../errors.ts'
 import { repeat, storeClock } from '../../lib/clock.ts'
+import { clock, defineOptions, flag, number, type OptionsOf, unchecked } from '../../options.ts'
 import { BUS_LIMITS, createBus } from '../bus.ts'
 import {
   type BlobStore,
@@ -23,28 +24,29 @@ import { checkFile, openFile, openForReading, prepareDatabase } from './schema.t
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
-  /** The path of the database, created if it does not exist. On a local disk: network drives do not lock reliably. */
+  /** Path of the database, on a local disk: network drives do not lock reliably. Created with its folder if missing. */
   file: string
-  /** For reading only: the file must exist and hold our tables; nothing in it is changed. */
-  readOnly?: boolean
-  /** How long to wait for other processes that hold the file before an operation fails. */
+  /** How long to wait for other processes that hold the file; then `STORE_UNAVAILABLE`. Default: 10 s. */
   busyMs?: number
-  /** How often to poll for writes of other processes. */
+  /** How often to check for writes of other processes. Default: 20 ms. */
   pollMs?: number
-  /** Ms since the Unix epoch. */
+  /** Opens an existing file without changing it. Default: `false`. */
+  readOnly?: boolean
+  /** The clock, in ms since the Unix epoch. Default: `Date.now`. */
   now?: () => number
 }
 
-const OPTIONS: Readonly<Record<keyof SqliteStoreOptions, true>> = {
-  file: true,
-  readOnly: true,
-  busyMs: true,
-  pollMs: true,
-  now: true,
-}
-
-/** What other libraries call the path. */
-const OTHERS = { path: 'file', filename: 'file', fileName: 'file', database: 'file', url: 'file' }
+const OPTIONS = defineOptions(
+  'createSqliteStore',
+  {
+    file: unchecked(),
+    busyMs: number(10_000),
+    pollMs: number(20),
+    readOnly: flag(false),
+    now: clock,
+  } satisfies OptionsOf<SqliteStoreOptions>,
+  { path: 'file', filename: 'file', fileName: 'file', database: 'file', url: 'file' },
+)
 
 /**
  * Creates a store in a SQLite file, for one or several processes on one machine. Needs the package `libsql`.
@@ -56,7 +58,7 @@ const OTHERS = { path: 'file', filename: 'file', fileName: 'file', database: 'fi
  * ```
  */
 export function createSqliteStore(given: SqliteStoreOptions): Store {
-  if (typeof given === 'object') assertOptions('createSqliteStore', given ?? {}, OPTIONS, OTHERS)
+  if (typeof given === 'object') OPTIONS.assert(given ?? {})
   const { file, readOnly, ...options } = given ?? {}
   if (typeof file !== 'string' || file === '') {
     throw misuse("createSqliteStore needs the path of a file: createSqliteStore({ file: './data/tasks.db' })")
@@ -82,9 +84,10 @@ export function createSqliteStore(given: SqliteStoreOptions): Store {
 /** The store over a connection of the caller's choice, opened on first use. */
 export function createStoreOn(
   connect: () => SqliteConnection,
-  { busyMs = 10_000, pollMs = 20, now = Date.now }: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
+  options: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
   prepare: (connection: SqliteConnection) => void = () => {},
 ): Store {
+  const { busyMs, pollMs, now } = OPTIONS.read(options)
   const attach = (opened: SqliteDatabase) => watchOthers(opened, pollMs)
   const database = createDatabase(connect, { busyMs, now, attach, prepare })
   return {
