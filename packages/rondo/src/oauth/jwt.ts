@@ -12,6 +12,7 @@ import type { importJWK, JWK } from 'jose'
 import { misuse } from '../errors.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
 import { isMissing } from '../lib/package.ts'
+import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import {
   CLAIM_CHECKS,
   type ClaimCheck,
@@ -30,13 +31,13 @@ import {
 } from './remote.ts'
 
 export interface JwtOptions {
-  /** Algorithms of signatures that are accepted. Default: all asymmetric ones. */
+  /** Accepted signature algorithms. Default: RS, PS and ES with 256, 384 and 512 bits, EdDSA. */
   algorithms?: readonly string[]
-  /** Values of the header `typ` that are accepted where it is present. Default: `at+jwt` and `JWT`. */
+  /** Accepted values of the header `typ`, where a token has one. Default: `at+jwt`, `JWT`. */
   types?: readonly string[]
-  /** After keys were fetched, how long a token with an unknown key id causes no other request. Default: 30 s. */
+  /** How long after a request for keys a token with an unknown `kid` causes no other. Default: 30 s. */
   cooldownMs?: number
-  /** How long keys are used before they are fetched again. Default: 10 minutes. */
+  /** How long keys are used before they are fetched again; if that fails, they serve for another hour. Default: 10 minutes. */
   maxAgeMs?: number
 }
 
@@ -70,7 +71,26 @@ const ASYMMETRIC: readonly string[] = [
   'EdDSA',
   'Ed25519',
 ]
-const TYPES: readonly string[] = ['at+jwt', 'JWT']
+
+/** Algorithms without a key, and with keys that an issuer cannot publish. */
+const SHARED = /^(?:none|hs\d+)$/i
+
+const OPTIONS = defineOptions('jwt', {
+  algorithms: unchecked(ASYMMETRIC),
+  types: unchecked<readonly string[]>(['at+jwt', 'JWT']),
+  cooldownMs: number(30_000),
+  maxAgeMs: number(600_000),
+} satisfies OptionsOf<JwtOptions>)
+
+export function assertJwtOptions(given: JwtOptions): void {
+  const algorithms: unknown = OPTIONS.read(given).algorithms
+  if (Array.isArray(algorithms) && algorithms.every((one) => typeof one === 'string' && !SHARED.test(one)))
+    return
+  throw misuse(
+    `jwt: algorithms must be a list of algorithms with public keys, such as RS256; got ${JSON.stringify(algorithms)}.`,
+  )
+}
+
 /** More than any issuer needs; Node limits all headers of a request to 16 KiB anyway. */
 const MAX_TOKEN = 16_384
 
@@ -184,8 +204,7 @@ export function createJwtVerifier(
 ): (token: string) => Promise<Verified> {
   if (isMissing('jose'))
     throw misuse('Access tokens that are JWTs need the package "jose": run npm install jose')
-  const allowed = { algorithms: options.algorithms ?? ASYMMETRIC, types: options.types ?? TYPES }
-  const { cooldownMs = 30_000, maxAgeMs = 600_000 } = options
+  const { cooldownMs, maxAgeMs, ...allowed } = OPTIONS.read(options)
   const sets = new Map(
     issuers.map((issuer) => {
       const set = createKeySet({ ...issuer, fetch, now, cooldownMs, maxAgeMs, limits: checks.remote })

@@ -3,8 +3,10 @@
  * bytes and in time, and no redirect is followed: the operator named a host, and nobody else may name another.
  */
 
+import { misuse } from '../errors.ts'
 import { isLoopback, isPublic } from '../lib/address.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
+import { defineOptions, number, type OptionsOf, text, unchecked } from '../options.ts'
 import { type ClaimCheck, findProblem } from './claims.ts'
 import type { JwtSetup, Verified } from './jwt.ts'
 
@@ -221,20 +223,33 @@ async function findAddress({ issuer, fetch, limits }: KeySetOptions): Promise<st
 // credentials. Whoever sends made-up tokens causes such requests, so their number at a time is limited.
 
 export interface IntrospectionOptions {
-  /** This server's credentials at the authorization server. */
+  /** `{ id, secret }`: this server's credentials at the authorization server. */
   client: { readonly id: string; readonly secret: string }
-  /** The introspection endpoint. Default: that of the issuer's metadata. */
+  /** The introspection endpoint. Default: from the issuer's metadata. */
   endpoint?: string
-  /** Tokens that are introspected at the same time; beyond that, unknown tokens are refused. Default: 64. */
+  /** How many tokens are introspected at the same time; beyond that, unknown ones are refused. Default: 64. */
   maxConcurrent?: number
 }
 
+const OPTIONS = defineOptions('introspection', {
+  client: unchecked(),
+  endpoint: text(),
+  maxConcurrent: number(64, { min: 1 }),
+} satisfies OptionsOf<IntrospectionOptions>)
+
+export function assertIntrospectionOptions(given: IntrospectionOptions): void {
+  const client: unknown = OPTIONS.read(given).client
+  if (isRecord(client) && typeof client.id === 'string' && typeof client.secret === 'string') return
+  throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
+}
+
 export function createIntrospection(
-  { client, endpoint, maxConcurrent = 64 }: IntrospectionOptions,
+  options: IntrospectionOptions,
   { issuers: [issuer], rules, fetch, now }: JwtSetup,
   checks: readonly ClaimCheck[],
   limits?: RemoteLimits,
 ): (token: string) => Promise<Verified> {
+  const { client, endpoint, maxConcurrent } = OPTIONS.read(options)
   const iss = issuer?.issuer ?? ''
   const authorization = `Basic ${Buffer.from(`${encode(client.id)}:${encode(client.secret)}`).toString('base64')}`
   let address = endpoint

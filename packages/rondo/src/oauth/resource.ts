@@ -8,13 +8,15 @@
  */
 
 import crypto from 'node:crypto'
-import { assertOptions, misuse } from '../errors.ts'
+import { misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
+import { clock, defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
 import { assertScopes } from '../tool/target.ts'
 import { type ClaimRules, clientOf, findProblem, grantedBy, type TokenClaims, toPrincipal } from './claims.ts'
 import {
+  assertJwtOptions,
   createJwtVerifier,
   type Issuer,
   JWT_CHECKS,
@@ -23,7 +25,13 @@ import {
   type JwtSetup,
   type Verified,
 } from './jwt.ts'
-import { createIntrospection, type Fetch, type IntrospectionOptions, isSecure } from './remote.ts'
+import {
+  assertIntrospectionOptions,
+  createIntrospection,
+  type Fetch,
+  type IntrospectionOptions,
+  isSecure,
+} from './remote.ts'
 
 /** How tokens are verified. Create one with `jwt` or `introspection`, or pass a function. */
 export type TokenCheck =
@@ -34,36 +42,39 @@ export type TokenCheck =
 export type VerifyToken = (token: string) => TokenClaims | undefined | Promise<TokenClaims | undefined>
 
 export interface OAuthResourceOptions {
-  /** The URL of the MCP endpoint, as clients know it: https, except on this machine. */
+  /** The URL of the endpoint as clients know it: https, except on this machine. */
   resource: string
   /**
-   * The authorization servers whose tokens are accepted, exactly as they call themselves in `iss`. An object also says where
-   * the keys of an issuer without metadata are, or which they are.
+   * The authorization servers whose tokens are accepted, exactly as they write themselves in `iss`; `{ issuer, jwks }` for one
+   * without metadata, where `jwks` is the address of its keys, or `{ keys }`.
    */
   issuers: readonly (string | Issuer)[]
-  /** Asked of every request, and announced to clients. Default: none. */
+  /** Scopes that every request needs, announced as `scopes_supported`. Default: none. */
   scopes?: readonly string[]
-  /** What the tokens for this server name as their audience (`aud`), one of them. Default: `resource`. */
+  /** The `aud` of tokens for this server: a string, or a list of which a token must contain one. Default: `resource`. */
   audience?: string | readonly string[]
-  /** Default: `jwt()`. */
+  /** `jwt(…)`, `introspection(…)`, or a function from a token to its claims, or to `undefined`. Default: `jwt()`. */
   tokens?: TokenCheck | VerifyToken
-  /** True if a token with the scope `granted` may do what needs the scope `required`. Equal scopes are never asked about. */
+  /** True if the scope `granted` includes the scope `required`; it is not called for equal scopes. Default: equal scopes only. */
   implies?: (granted: string, required: string) => boolean
-  /** The client that a token was issued to. Default: `client_id`, `azp` or `appid`; a token without any is refused. */
+  /**
+   * The client that a token was issued to, from its claims; `undefined` leaves it out of the principal. Default: `client_id`,
+   * `azp` or `appid`, and a token without any is refused.
+   */
   client?: (claims: TokenClaims) => string | undefined
-  /** The scopes of a token. Default: `scope` or `scp`. */
+  /** The scopes of a token, from its claims. Default: `scope` or `scp`. */
   granted?: (claims: TokenClaims) => readonly string[]
   /** How far the clocks of issuer and server may differ. Default: 60 s. */
   clockSkewMs?: number
-  /** How long a verified token is remembered; 0 for not at all. Default, and at most: a minute. */
+  /** How long a verified token is remembered, at most 60 s and never beyond its expiry; 0 for not at all. Default: 60 s. */
   cacheMs?: number
-  /** Tokens that are remembered. Default: 10,000. */
+  /** How many verified tokens are remembered. Default: 10,000. */
   cacheEntries?: number
-  /** More members of the metadata document, such as `resource_name` and `resource_documentation`. */
+  /** More members of the metadata document, such as `resource_name` and `resource_documentation`. Default: none. */
   metadata?: Readonly<Record<string, unknown>>
   /** Sends the requests to the authorization server. Default: the global `fetch`. */
   fetch?: Fetch
-  /** The clock, in ms since the epoch. */
+  /** The clock, in ms since the epoch. Default: `Date.now`. */
   now?: () => number
 }
 
@@ -73,36 +84,24 @@ export interface OAuthResource extends Authenticate {
   verify(token: string): Promise<Principal | { readonly refused: string }>
 }
 
-const OPTIONS: Readonly<Record<keyof OAuthResourceOptions, true>> = {
-  resource: true,
-  issuers: true,
-  scopes: true,
-  audience: true,
-  tokens: true,
-  implies: true,
-  client: true,
-  granted: true,
-  clockSkewMs: true,
-  cacheMs: true,
-  cacheEntries: true,
-  metadata: true,
-  fetch: true,
-  now: true,
-}
-const JWT_OPTIONS: Readonly<Record<keyof JwtOptions, true>> = {
-  algorithms: true,
-  types: true,
-  cooldownMs: true,
-  maxAgeMs: true,
-}
-const INTROSPECTION_OPTIONS: Readonly<Record<keyof IntrospectionOptions, true>> = {
-  client: true,
-  endpoint: true,
-  maxConcurrent: true,
-}
+const MAX_CACHE_MS = 60_000
 
-/** Algorithms without a key, and with keys that an issuer cannot publish. */
-const SHARED = /^(?:none|hs\d+)$/i
+const OPTIONS = defineOptions('oauthResource', {
+  resource: unchecked(),
+  issuers: unchecked(),
+  scopes: unchecked(),
+  audience: unchecked(),
+  tokens: unchecked(),
+  implies: unchecked(),
+  client: unchecked(),
+  granted: unchecked(),
+  clockSkewMs: number(60_000, { finite: true }),
+  cacheMs: number(MAX_CACHE_MS, { finite: true }),
+  cacheEntries: number(10_000, { finite: true }),
+  metadata: unchecked(),
+  fetch: unchecked(),
+  now: clock,
+} satisfies OptionsOf<OAuthResourceOptions>)
 
 /**
  * Verifies access tokens that are JSON Web Tokens, with the published keys of their issuer: pass it to `oauthResource` as `tokens`.
@@ -117,13 +116,7 @@ const SHARED = /^(?:none|hs\d+)$/i
  * ```
  */
 export function jwt(options: JwtOptions = {}): TokenCheck {
-  assertOptions('jwt', options, JWT_OPTIONS)
-  const { algorithms = [] } = options
-  if (!Array.isArray(algorithms) || algorithms.some((one) => typeof one !== 'string' || SHARED.test(one))) {
-    throw misuse(
-      `jwt: algorithms must be a list of algorithms with public keys, such as RS256; got ${JSON.stringify(algorithms)}.`,
-    )
-  }
+  assertJwtOptions(options)
   return { kind: 'jwt', options }
 }
 
@@ -140,11 +133,7 @@ export function jwt(options: JwtOptions = {}): TokenCheck {
  * ```
  */
 export function introspection(options: IntrospectionOptions): TokenCheck {
-  assertOptions('introspection', options, INTROSPECTION_OPTIONS)
-  const { id, secret } = isRecord(options?.client) ? options.client : {}
-  if (typeof id !== 'string' || typeof secret !== 'string') {
-    throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
-  }
+  assertIntrospectionOptions(options)
   return { kind: 'introspection', options }
 }
 
@@ -161,30 +150,24 @@ export function introspection(options: IntrospectionOptions): TokenCheck {
  * ```
  */
 export function oauthResource(options: OAuthResourceOptions): OAuthResource {
-  assertOptions('oauthResource', options, OPTIONS)
+  OPTIONS.assert(options)
   return createResource(options, JWT_CHECKS)
 }
 
-const MAX_CACHE_MS = 60_000
-
 /** `checks` are parts of the verification that a test leaves out, one at a time. */
 export function createResource(options: OAuthResourceOptions, checks: JwtChecks): OAuthResource {
-  const { now = Date.now, fetch = globalThis.fetch } = options
+  const { now, fetch = globalThis.fetch, clockSkewMs, cacheMs, cacheEntries } = OPTIONS.read(options)
   const resource = describe(options)
   const issuers = readIssuers(options)
   const rules: ClaimRules = {
     issuers: issuers.map(({ issuer }) => issuer),
     audiences: audiencesOf(options),
-    skew: numberOf('clockSkewMs', options.clockSkewMs, 60_000) / 1000,
+    skew: clockSkewMs / 1000,
     client: options.client ?? clientOf,
     granted: options.granted ?? grantedBy,
   }
   const verify = toVerifier(options.tokens ?? jwt(), { issuers, rules, fetch, now }, checks)
-  const cache = createTokenCache(
-    Math.min(numberOf('cacheMs', options.cacheMs, MAX_CACHE_MS), MAX_CACHE_MS),
-    numberOf('cacheEntries', options.cacheEntries, 10_000),
-    now,
-  )
+  const cache = createTokenCache(Math.min(cacheMs, MAX_CACHE_MS), cacheEntries, now)
   /** Requests with a token that is being verified wait for the same verification. */
   const verifying = new Map<string, Promise<Identity>>()
 
@@ -382,10 +365,4 @@ function readUrl(option: string, value: unknown): URL {
   throw misuse(
     `${option} of oauthResource must be an https URL without a fragment (http only on this machine); got ${JSON.stringify(value)}.`,
   )
-}
-
-function numberOf(option: string, value: number | undefined, fallback: number): number {
-  if (value === undefined) return fallback
-  if (Number.isFinite(value) && value >= 0) return value
-  throw misuse(`${option} of oauthResource must be a number of 0 or more; got ${JSON.stringify(value)}.`)
 }

@@ -34,7 +34,7 @@ import {
   type TracerProvider,
   trace,
 } from '@opentelemetry/api'
-import { assertOptions } from '../errors.ts'
+import { defineOptions, flag, type OptionsOf, unchecked } from '../options.ts'
 import type {
   Observed,
   ObservedHappening,
@@ -97,22 +97,22 @@ export const METRIC = {
 } as const
 
 export interface OtelOptions {
-  /** Default: the global one. */
+  /** Creates the tracer. Default: the global provider. */
   tracerProvider?: TracerProvider
-  /** Default: the global one. */
+  /** Creates the meter. Default: the global provider. */
   meterProvider?: MeterProvider
-  /** Passes baggage on, which a server then takes from its clients. Default: false. */
+  /** Passes baggage on, which a server then takes from its clients. Default: `false`. */
   baggage?: boolean
-  /** Spans for `tasks/get`, which clients send all the time. They are measured in any case. Default: false. */
+  /** Records spans of `tasks/get`, which clients send all the time. These requests are measured in any case. Default: `false`. */
   polls?: boolean
 }
 
-const OPTIONS: Readonly<Record<keyof OtelOptions, true>> = {
-  tracerProvider: true,
-  meterProvider: true,
-  baggage: true,
-  polls: true,
-}
+const OPTIONS = defineOptions('otel', {
+  tracerProvider: unchecked(),
+  meterProvider: unchecked(),
+  baggage: flag(false),
+  polls: flag(false),
+} satisfies OptionsOf<OtelOptions>)
 
 const SCOPE = 'rondo'
 
@@ -125,7 +125,7 @@ const SCOPE = 'rondo'
  * ```
  */
 export function otel(options: OtelOptions = {}): Required<Observer> {
-  assertOptions('otel', options, OPTIONS)
+  OPTIONS.assert(options)
   let known: Tracer | undefined
   /** The one of the API finds an SDK that is started later by itself. */
   const tracer = (): Tracer => {
