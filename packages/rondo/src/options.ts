@@ -139,9 +139,9 @@ export function text(initial?: string): Option<string | undefined> {
   return { initial, mustBe: (value) => (typeof value === 'string' ? undefined : 'a string') }
 }
 
-export function oneOf<T extends string>(values: readonly T[], initial: T): Option<T>
-export function oneOf<T extends string>(values: readonly T[]): Option<T | undefined>
-export function oneOf<T extends string>(values: readonly T[], initial?: T): Option<T | undefined> {
+export function oneOf<const T extends string>(values: readonly T[], initial: T): Option<T>
+export function oneOf<const T extends string>(values: readonly T[]): Option<T | undefined>
+export function oneOf<const T extends string>(values: readonly T[], initial?: T): Option<T | undefined> {
   return {
     initial,
     mustBe: (value) =>
