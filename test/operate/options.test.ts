@@ -224,6 +224,8 @@ describe('connect', () => {
   it.each<[unknown, string]>([
     [{ answer: {} }, 'connect has no option "answer". Did you mean "answers"?'],
     [{ timeout: 5 }, 'connect has no option "timeout". Did you mean "timeoutMs"?'],
+    [{ maxRounds: -1 }, 'connect: maxRounds must be a number of 0 or more; got -1.'],
+    [{ timeoutMs: Number.NaN }, 'connect: timeoutMs must be a number of 0 or more; got NaN.'],
     [{ headers: null }, 'connect: headers is null. Leave it out for its default.'],
     [null, 'connect takes an object with options; got null.'],
   ])('refuses %j: %s', async (options, message) => {

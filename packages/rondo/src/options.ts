@@ -40,6 +40,12 @@ export interface OptionSet<D extends OptionDefinitions = OptionDefinitions> {
   read(given: unknown, of?: string): OptionValues<D>
 }
 
+/** The defaults of all options. */
+export function defaultsOf<D extends OptionDefinitions>(table: D): OptionValues<D> {
+  const entries = Object.entries(table).map(([name, { initial }]) => [name, initial])
+  return Object.fromEntries(entries) as OptionValues<D>
+}
+
 const sets: OptionSet[] = []
 
 /** All definitions of the modules that are loaded, for the tests that compare them with their documentation. */

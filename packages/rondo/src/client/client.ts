@@ -2,8 +2,18 @@
 
 /** The client that callers hold, over a peer whose dialect is known. */
 
-import { assertOptions, RondoError } from '../errors.ts'
+import { RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
+import {
+  callable,
+  defineOptions,
+  flag,
+  number,
+  type Option,
+  type OptionsOf,
+  text,
+  unchecked,
+} from '../options.ts'
 import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type { TaskState } from '../protocol/reply.ts'
@@ -41,16 +51,18 @@ import { type ServerChange, type SubscribeOptions, type Subscription, subscribe 
 import { listTasks, type TaskHandle, type TaskRequestOptions, taskHandle } from './task/strategy.ts'
 
 export interface ReadOptions {
+  /** Cancels the request. Default: none. */
   readonly signal?: AbortSignal
+  /** The time for one request. Default: the client's. */
   readonly timeoutMs?: number
-  /** Sends the request even if the cache has its result. */
+  /** Sends the request even if the cache has its result. Default: `false`. */
   readonly fresh?: boolean
 }
 
 export interface DriveOptions extends FlowOptions {
-  /** What the server may ask in this call. Default: forms, URLs and whatever has a handler. */
+  /** The kinds of questions that the server may ask in this call. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
-  /** Return after every round, including those without questions. */
+  /** Returns after every round, including those without questions. Default: `false`. */
   readonly everyRound?: boolean
 }
 
@@ -59,11 +71,11 @@ export interface RoundOptions
     FlowOptions,
     'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
   > {
-  /** Sent unchanged, under the keys of the last round's `inputRequests`. */
+  /** Sent unchanged, under the keys of the last round's `inputRequests`. Default: none. */
   readonly inputResponses?: InputResponses
-  /** That of the last round, byte for byte. Omit it if there was none. */
+  /** The `requestState` of the last round, byte for byte. Omit it if there was none. Default: none. */
   readonly requestState?: string
-  /** What the server may ask in this round. Default: forms, URLs and whatever has a handler. */
+  /** The kinds of questions that the server may ask in this round. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
 }
 
@@ -184,7 +196,7 @@ export function createClient(parts: ClientParts): Client {
   const run = async <R extends FlowRequest>(request: R, options: FlowOptions = {}) =>
     runFlow(flows, beginning(request), { ...options, kinds })
   const suspending = (of: string, options: DriveOptions) => {
-    assertOptions(of, options, DRIVE_OPTIONS)
+    DRIVE_OPTIONS.assert(options, of)
     return driving(kinds, options)
   }
   return {
@@ -193,15 +205,15 @@ export function createClient(parts: ClientParts): Client {
       return peer.dialect.version
     },
     async callTool(name, args, options) {
-      assertOptions('callTool', options, CALL_OPTIONS)
+      CALL_OPTIONS.assert(options, 'callTool')
       return (await run({ method: 'tools/call', name, arguments: args ?? {} }, options)).result
     },
     async getPrompt(name, args, options) {
-      assertOptions('getPrompt', options, CALL_OPTIONS)
+      CALL_OPTIONS.assert(options, 'getPrompt')
       return (await run({ method: 'prompts/get', name, arguments: args ?? {} }, options)).result
     },
     async readResource(uri, options = {}) {
-      assertOptions('readResource', options, READ_OPTIONS)
+      READ_OPTIONS.assert(options, 'readResource')
       return reader.cached(`read ${uri}`, options.fresh, async () => {
         const { result, rounds } = await run({ method: 'resources/read', uri } as ResourceRequest, options)
         // A result that depends on answers is not cached.
@@ -212,14 +224,14 @@ export function createClient(parts: ClientParts): Client {
     resume: async (pending, given, options = {}) =>
       advance(flows, continueHere(peer, server.name, pending, given), suspending('resume', options)),
     finish: async (pending, options = {}) => {
-      assertOptions('finish', options, CALL_OPTIONS)
+      CALL_OPTIONS.assert(options, 'finish')
       const stored = continueHere(peer, server.name, pending)
       // The questions may have been changed in storage.
       const questions = vetRound(stored, peer.limits, kinds)
       return (await runFlow(flows, { ...stored, questions }, { ...options, kinds })).result
     },
     round: async (request, given = {}) => {
-      assertOptions('round', given, ROUND_OPTIONS)
+      ROUND_OPTIONS.assert(given, 'round')
       const { inputResponses, requestState, ...options } = given
       const raw = { inputResponses, requestState }
       return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
@@ -227,27 +239,27 @@ export function createClient(parts: ClientParts): Client {
     task: (taskId) => taskHandle(peer, taskId, asked),
     listTasks: (options = {}) => listTasks(peer, options),
     async listTools(options) {
-      assertOptions('listTools', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'listTools')
       return (await reader.list('tools', options)) as readonly Tool[]
     },
     async listPrompts(options) {
-      assertOptions('listPrompts', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'listPrompts')
       return (await reader.list('prompts', options)) as unknown as readonly Prompt[]
     },
     async listResources(options) {
-      assertOptions('listResources', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'listResources')
       return (await reader.list('resources', options)) as unknown as readonly Resource[]
     },
     async listResourceTemplates(options) {
-      assertOptions('listResourceTemplates', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'listResourceTemplates')
       return (await reader.list('templates', options)) as unknown as readonly ResourceTemplate[]
     },
     async complete(request, options) {
-      assertOptions('complete', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'complete')
       return reader.complete(request, options)
     },
     async discover(options) {
-      assertOptions('discover', options, LIST_OPTIONS)
+      LIST_OPTIONS.assert(options, 'discover')
       return reader.discover(options)
     },
     subscribe: (filter, options = {}) =>
@@ -257,40 +269,45 @@ export function createClient(parts: ClientParts): Client {
   }
 }
 
-const CALL_OPTIONS: Readonly<Record<keyof FlowOptions, true>> = {
-  maxRounds: true,
-  timeoutMs: true,
-  deadlineMs: true,
-  countHumanTime: true,
-  signal: true,
-  onProgress: true,
-  onLog: true,
-  logLevel: true,
-  onRound: true,
-  onPending: true,
-  onTask: true,
-  taskTtlMs: true,
-  trace: true,
-}
-const LIST_OPTIONS: Readonly<Record<keyof ReadOptions, true>> = { signal: true, timeoutMs: true, fresh: true }
-const READ_OPTIONS: Readonly<Record<string, true>> = { ...CALL_OPTIONS, fresh: true }
-const DRIVE_OPTIONS: Readonly<Record<keyof DriveOptions, true>> = {
-  ...CALL_OPTIONS,
-  accepts: true,
-  everyRound: true,
-}
-const ROUND_OPTIONS: Readonly<Record<keyof RoundOptions, true>> = {
-  signal: true,
-  timeoutMs: true,
-  countHumanTime: true,
-  onProgress: true,
-  onLog: true,
-  logLevel: true,
-  trace: true,
-  inputResponses: true,
-  requestState: true,
-  accepts: true,
-}
+const CALL = {
+  maxRounds: number(),
+  timeoutMs: number(),
+  deadlineMs: number(),
+  countHumanTime: flag(),
+  signal: unchecked(),
+  onProgress: callable(),
+  onLog: callable(),
+  logLevel: unchecked(),
+  onRound: unchecked(),
+  onPending: callable(),
+  onTask: callable(),
+  taskTtlMs: number(),
+  trace: unchecked(),
+} satisfies OptionsOf<FlowOptions>
+const { signal, timeoutMs, countHumanTime, onProgress, onLog, logLevel, trace } = CALL
+const fresh = flag(false)
+const accepts: Option<DriveOptions['accepts']> = unchecked()
+
+const CALL_OPTIONS = defineOptions('callTool', CALL)
+const READ_OPTIONS = defineOptions('readResource', { ...CALL, fresh })
+const LIST_OPTIONS = defineOptions('listTools', { signal, timeoutMs, fresh } satisfies OptionsOf<ReadOptions>)
+const DRIVE_OPTIONS = defineOptions('start', {
+  ...CALL,
+  accepts,
+  everyRound: flag(false),
+} satisfies OptionsOf<DriveOptions>)
+const ROUND_OPTIONS = defineOptions('round', {
+  signal,
+  timeoutMs,
+  countHumanTime,
+  onProgress,
+  onLog,
+  logLevel,
+  trace,
+  inputResponses: unchecked(),
+  requestState: text(),
+  accepts,
+} satisfies OptionsOf<RoundOptions>)
 
 const MAX_NAME = 1_000
 

@@ -3,10 +3,11 @@
  * Runs wherever there is `fetch`.
  */
 
-import { assertOptions, misuse, RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
+import { callable, defineOptions, flag, type OptionsOf, unchecked } from '../options.ts'
 import { guardObserver, type Observer } from '../protocol/observer.ts'
 import type { Received, WireError } from '../protocol/reply.ts'
 import type { Discovery, ListRootsResult } from '../protocol/wire.ts'
@@ -21,7 +22,7 @@ import {
   sessionCapabilities,
   sessionDialect,
 } from './dialect.ts'
-import { LIMITS, type Limits, type TaskMode, withLimits } from './flow-options.ts'
+import { LIMIT_OPTIONS, type Limits, type TaskMode, withLimits } from './flow-options.ts'
 import {
   type ClientInfo,
   createPeer,
@@ -49,69 +50,73 @@ export interface MemoryTarget {
 export type ConnectTarget = string | URL | StdioTarget | MemoryTarget
 
 export interface ConnectOptions extends Partial<Limits> {
-  /** The handlers that answer the server's questions. */
+  /** Handlers for `elicitation`, `sampling` and `roots`; with `together`, a round's questions are passed at once. Default: none. */
   readonly answers?: Answers
-  /** The revision to speak. Default `auto`: the newest that the server speaks. */
+  /** The revision to speak, such as `2025-11-25`; `auto` chooses the newest that the server speaks. Default: `auto`. */
   readonly mode?: Mode
-  /** Sees every round of every call before it is answered. */
+  /** Policies that see every round of every call before it is answered. Default: none. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
-  /** The name and version that this client sends. */
-  readonly clientInfo?: ClientInfo
-  /** Headers for every HTTP request, such as `Authorization`; a function is called before each. */
+  /** Headers of every HTTP request, such as `Authorization`; a function is called before each request. Default: none. */
   readonly headers?: HeaderSource
-  /** Logs in at servers that require it: `oauth({ … })` of `rondo/client/oauth`. For URLs only. */
+  /** Logs in at servers that require it: `oauth({ … })` of `rondo/client/oauth`. For URLs only. Default: none. */
   readonly auth?: ClientAuth
-  /** Used instead of `node:http`. */
+  /** The name and version that the client sends. Default: `rondo` with its version. */
+  readonly clientInfo?: ClientInfo
+  /** A function to use for HTTP. Default: `node:http`. */
   readonly fetch?: FetchLike
-  /** Caches results as long as the server allows. Default true. */
+  /** Caches results as long as the server allows; never those that took several rounds. Default: `true`. */
   readonly cache?: boolean
   /**
    * Whether calls may continue as tasks. `true` subscribes to their changes where the server offers that, `'poll'` only
-   * polls; `false` allows no tasks. Default true.
+   * polls; `false` allows no tasks. Default: `true`.
    */
   readonly tasks?: boolean | 'poll'
   /**
    * Whether a server of 2025-11-25 or older may end the stream of a call in order to ask (multi-turn SSE), so that the call
-   * can be stored. With `false` it asks while the call is open. Default true.
+   * can be stored. With `false` it asks while the call is open. Default: `true`.
+   *
+   * @see docs/guide/13-drafts.md#our-client-in-turns
    */
   readonly turns?: boolean
   /**
-   * Whether drafts are spoken: `multi-turn-sse` and `request-state`, which are declared to older servers over HTTP, and
-   * `DRAFT-2026-v1`. Default true.
+   * Speaks drafts: `multi-turn-sse` and `request-state`, which are declared to older servers over HTTP, and
+   * `DRAFT-2026-v1`. Set it to `false` for a proxy that drops capabilities it does not know. Default: `true`.
    */
   readonly drafts?: boolean
-  /** Receives what was odd but not fatal. */
-  readonly onWarning?: (text: string) => void
   /** Observes every request and sends trace context with it: `otel()` from `rondo/otel`. Default: none. */
   readonly telemetry?: Observer
-  /** Aborts connecting. */
+  /** Receives a sentence about something odd but not fatal, such as a tool that had to be omitted. Default: none. */
+  readonly onWarning?: (text: string) => void
+  /** Cancels connecting. Default: none. */
   readonly signal?: AbortSignal
+  /** `now()` and `after(ms, run)`, for tests. Default: the system's clock. */
   readonly clock?: Clock
-  /** From 0 to 1, for the jitter between polls. Default `Math.random`. */
+  /** Returns a number from 0 up to 1, for the jitter between polls. Default: `Math.random`. */
   readonly random?: () => number
-  /** Names pending calls. Default: random UUIDs. */
+  /** Generates ids of pending calls. Default: random UUIDs. */
   readonly createId?: () => string
 }
 
-const CONNECT_OPTIONS: Readonly<Record<Exclude<keyof ConnectOptions, keyof Limits>, true>> = {
-  answers: true,
-  mode: true,
-  onRound: true,
-  clientInfo: true,
-  headers: true,
-  auth: true,
-  fetch: true,
-  cache: true,
-  tasks: true,
-  turns: true,
-  drafts: true,
-  onWarning: true,
-  telemetry: true,
-  signal: true,
-  clock: true,
-  random: true,
-  createId: true,
-}
+const OPTIONS = defineOptions('connect', {
+  ...LIMIT_OPTIONS,
+  answers: unchecked<Answers>({}),
+  mode: unchecked<Mode>('auto'),
+  onRound: unchecked<RoundPolicy | readonly RoundPolicy[]>([]),
+  headers: unchecked(),
+  auth: unchecked(),
+  clientInfo: unchecked<ClientInfo>({ name: 'rondo', version: '0.1.0' }),
+  fetch: callable(),
+  cache: flag(true),
+  tasks: unchecked<boolean | 'poll'>(true),
+  turns: flag(true),
+  drafts: flag(true),
+  telemetry: unchecked(),
+  onWarning: callable(),
+  signal: unchecked(),
+  clock: unchecked<Clock>(systemClock),
+  random: callable<() => number>(() => Math.random()),
+  createId: callable<() => string>(() => crypto.randomUUID()),
+} satisfies OptionsOf<ConnectOptions>)
 
 /** The limit for negotiating a revision. */
 const DISCOVER_TIMEOUT_MS = 60_000
@@ -131,30 +136,30 @@ const MEMORY_URL = new URL('http://127.0.0.1/mcp')
  * const result = await client.callTool('book')
  * ```
  */
-export async function connect(target: ConnectTarget, options: ConnectOptions = {}): Promise<Client> {
-  assertOptions('connect', options, { ...CONNECT_OPTIONS, ...LIMITS })
-  if (options.drafts === false && isDraft(options.mode ?? 'auto'))
-    throw misuse(`connect cannot speak ${options.mode} with drafts: false. Leave one of the two out.`)
+export async function connect(target: ConnectTarget, given: ConnectOptions = {}): Promise<Client> {
+  const options = OPTIONS.read(given)
+  const { mode, drafts, turns, answers, clock, headers, signal } = options
+  if (!drafts && isDraft(mode))
+    throw misuse(`connect cannot speak ${mode} with drafts: false. Leave one of the two out.`)
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(cleanText(text, MAX_MESSAGE)))
-  const answers = options.answers ?? {}
-  const clock = options.clock ?? systemClock
   const transport = await openTransport(target, limits, options, onWarning)
-  const info = options.clientInfo ?? { name: 'rondo', version: '0.1.0' }
   const observer = guardObserver(options.telemetry, clock.now, (error) =>
     onWarning(`The telemetry threw; something was not observed: ${String(error)}`),
   )
-  const { headers } = options
-  const peer = createPeer({ transport, clock, limits, info, headers, onWarning, observer }, DIALECTS[0])
+  const peer = createPeer(
+    { transport, clock, limits, info: options.clientInfo, headers, onWarning, observer },
+    DIALECTS[0],
+  )
   try {
     const discovery = await negotiate(peer, {
-      mode: options.mode,
+      mode,
       silenceMs: SILENCE_MS,
-      turns: options.turns,
-      drafts: options.drafts,
+      turns,
+      drafts,
       roots: Array.isArray(answers.roots) ? { roots: answers.roots } : undefined,
       reopen: () => openTransport(target, limits, options, onWarning),
-      signal: options.signal,
+      signal,
       timeoutMs: Math.min(limits.timeoutMs, DISCOVER_TIMEOUT_MS),
       capabilities: capabilitiesFor(answerableKinds(answers)),
     })
@@ -162,11 +167,11 @@ export async function connect(target: ConnectTarget, options: ConnectOptions = {
       peer,
       discovery,
       answers,
-      policies: options.onRound === undefined ? [] : [options.onRound].flat(),
-      cache: options.cache === false ? noCache : createCache(clock),
-      createId: options.createId ?? (() => crypto.randomUUID()),
+      policies: [options.onRound].flat(),
+      cache: options.cache ? createCache(clock) : noCache,
+      createId: options.createId,
       tasks: taskModeOf(options.tasks),
-      random: options.random ?? Math.random,
+      random: options.random,
     })
   } catch (error) {
     await peer.close()
@@ -186,7 +191,7 @@ function withLoginHint(error: unknown, { auth, headers }: ConnectOptions): unkno
   return new RondoError('PEER_HTTP', `${reasonOf(error)}. ${how}.`, { data, cause })
 }
 
-function taskModeOf(tasks: ConnectOptions['tasks'] = true): TaskMode {
+function taskModeOf(tasks: boolean | 'poll'): TaskMode {
   if (tasks === 'poll') return 'poll'
   return tasks ? 'listen' : 'off'
 }

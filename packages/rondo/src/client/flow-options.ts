@@ -1,6 +1,7 @@
 /** The options and limits of a call, and what the parts of its loop share. */
 
 import { displayText } from '../form/clean-text.ts'
+import { defaultsOf, flag, number, type OptionsOf } from '../options.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import { type Notice, TASKS_EXTENSION, type TaskState } from '../protocol/reply.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
@@ -16,26 +17,41 @@ export type DriveResult<R extends FlowRequest = FlowRequest> =
   | { readonly status: 'input_required'; readonly pending: PendingCall<R> }
   | { readonly status: 'task'; readonly pending: PendingCall<R> }
 
-/** What a server may use up. Every limit has an option and an error of its own (R9). */
+/** Limits on what a server may use up. Every limit has an option and an error of its own (R9). */
 export interface Limits {
-  /** How often one call may be answered and sent again. 10, as in other clients. */
+  /** How often a call may be answered and sent again; then `LIMIT_CLIENT_ROUNDS`. Other clients allow 10 too. Default: 10. */
   readonly maxRounds: number
-  /** The time for one request; progress restarts it. Two minutes. */
+  /** The time for one request; progress restarts it. Then `LIMIT_CLIENT_TIMEOUT`. Default: 2 minutes. */
   readonly timeoutMs: number
-  /** The time for a whole call, all rounds together. Ten minutes. */
+  /** The time for all requests of a call; then `LIMIT_CLIENT_DEADLINE`. Default: 10 minutes. */
   readonly deadlineMs: number
-  /** Whether the deadline counts the time people take to answer and the time a call is stored. No. */
+  /** Counts the time people take to answer, and the time a call is stored, towards the deadline. Default: `false`. */
   readonly countHumanTime: boolean
-  /** Bytes of one response. 16 MiB. All pages of a list together may be twice as large. */
+  /** Bytes of one response; then `LIMIT_CLIENT_BYTES`. All pages of a list together may be twice as large. Default: 16 MiB. */
   readonly maxResponseBytes: number
-  /** Bytes of one `requestState`. 1 MiB. */
+  /** Bytes of one `requestState`; then `LIMIT_CLIENT_STATE`. Default: 1 MiB. */
   readonly maxStateBytes: number
-  /** Questions in one round. 32. */
+  /** Questions in one round; then `LIMIT_CLIENT_QUESTIONS`. Default: 32. */
   readonly maxQuestions: number
-  /** Size of all questions of a round, schemas included: characters of their strings and keys, plus 8 for every value. 256 Ki. */
+  /**
+   * Size of all questions of a round, schemas included: characters of their strings and keys, plus 8 for every value. Then
+   * `LIMIT_CLIENT_QUESTIONS`. Default: 262,144.
+   */
   readonly maxQuestionSize: number
-  /** Pages of one list. 100. */
+  /** Pages of one list; then `LIMIT_CLIENT_PAGES`. Default: 100. */
   readonly maxPages: number
+}
+
+export const LIMIT_OPTIONS: OptionsOf<Limits> = {
+  maxRounds: number(10),
+  timeoutMs: number(120_000),
+  deadlineMs: number(600_000),
+  countHumanTime: flag(false),
+  maxResponseBytes: number(16 * 1_048_576),
+  maxStateBytes: number(1_048_576),
+  maxQuestions: number(32),
+  maxQuestionSize: number(262_144),
+  maxPages: number(100),
 }
 
 /**
@@ -46,17 +62,7 @@ export interface Limits {
  * const client = await connect('https://tables.example.com/mcp', { timeoutMs: 2 * LIMITS.timeoutMs })
  * ```
  */
-export const LIMITS: Limits = {
-  maxRounds: 10,
-  timeoutMs: 120_000,
-  deadlineMs: 600_000,
-  countHumanTime: false,
-  maxResponseBytes: 16 * 1_048_576,
-  maxStateBytes: 1_048_576,
-  maxQuestions: 32,
-  maxQuestionSize: 262_144,
-  maxPages: 100,
-}
+export const LIMITS: Limits = defaultsOf(LIMIT_OPTIONS)
 
 export type ProgressNotice = Extract<Notice, { kind: 'progress' }>
 export type LogNotice = Extract<Notice, { kind: 'log' }>
@@ -64,23 +70,26 @@ export type LogNotice = Extract<Notice, { kind: 'log' }>
 export type CallLimits = Pick<Limits, 'maxRounds' | 'timeoutMs' | 'deadlineMs' | 'countHumanTime'>
 
 export interface FlowOptions extends Partial<CallLimits> {
-  /** Cancels the call, and its task unless `resume` only waits for it. */
+  /** Cancels the call, and its task unless `resume` only waits for it. Default: none. */
   readonly signal?: AbortSignal
+  /** Receives the server's progress notifications. Default: none. */
   readonly onProgress?: (progress: ProgressNotice) => void
+  /** Receives the server's log messages. Default: none. */
   readonly onLog?: (log: LogNotice) => void
+  /** The least severe log messages that the server should send. Default: none. */
   readonly logLevel?: LogLevel
-  /** Sees every round before it is answered, after the client's own policies. */
+  /** Sees every round before it is answered, after the client's own policies. Default: none. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
-  /** Called with the call after each change and awaited: store it here to survive a crash. */
+  /** Called with the call after each change and awaited: store it here to survive a crash. Default: none. */
   readonly onPending?: (pending: PendingCall) => void | Promise<void>
-  /** Called when the state of the task changed. */
+  /** Called when the state of the task changed. Default: none. */
   readonly onTask?: (task: TaskState) => void
   /**
    * Asks for a task that the server keeps this long. Applies to 2025-11-25, if the tool supports tasks, and to
-   * `DRAFT-2026-v1`; elsewhere the server decides.
+   * `DRAFT-2026-v1`; elsewhere the server decides. Default: none.
    */
   readonly taskTtlMs?: number
-  /** `traceparent`, `tracestate` and `baggage`, sent with every request. */
+  /** `traceparent`, `tracestate` and `baggage`, sent with every request. Default: those of `telemetry`. */
   readonly trace?: Readonly<Record<string, string>>
 }
 
@@ -151,16 +160,8 @@ function toShown<T>(value: T): T {
   return (typeof value === 'string' ? displayText(value) : value) as T
 }
 
-/** Applies the given limits over `base`. Throws a TypeError for a limit that is not a number of at least 0. */
+/** Applies the given limits over `base`; other options are ignored. */
 export function withLimits(given: Partial<Limits>, base: Limits = LIMITS): Limits {
-  const limits: Record<string, unknown> = { ...base }
-  for (const name of Object.keys(LIMITS)) {
-    const value = (given as Record<string, unknown>)[name]
-    if (value === undefined) continue
-    if (name !== 'countHumanTime' && !(typeof value === 'number' && value >= 0)) {
-      throw new TypeError(`${name} must be a number of at least 0, not ${String(value)}`)
-    }
-    limits[name] = value
-  }
-  return limits as unknown as Limits
+  const own = Object.entries(given).filter(([name, value]) => name in LIMITS && value !== undefined)
+  return { ...base, ...Object.fromEntries(own) }
 }

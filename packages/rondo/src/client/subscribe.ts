@@ -7,6 +7,7 @@
 import { RondoError } from '../errors.ts'
 import { sleep } from '../lib/clock.ts'
 import { measureJson } from '../lib/json.ts'
+import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
 import { type Peer, PeerError, type SendOptions } from './peer.ts'
@@ -17,10 +18,16 @@ export type ServerChange =
   | { readonly kind: 'gap' }
 
 export interface SubscribeOptions {
+  /** Ends the subscription. Default: none. */
   readonly signal?: AbortSignal
-  /** How often in a row a broken stream is opened again. 5. */
+  /** How often in a row a broken stream is opened again. Default: 5. */
   readonly retries?: number
 }
+
+const OPTIONS = defineOptions('subscribe', {
+  signal: unchecked(),
+  retries: number(5),
+} satisfies OptionsOf<SubscribeOptions>)
 
 export interface Subscription extends AsyncIterable<ServerChange> {
   /** What the server agreed to report. Rejects if the subscription fails before. */
@@ -44,13 +51,14 @@ interface Mailbox {
 export function subscribe(
   peer: Peer,
   filter: ListenFilter,
-  options: SubscribeOptions & Pick<SendOptions, 'capabilities'>,
+  { capabilities, ...options }: SubscribeOptions & Pick<SendOptions, 'capabilities'>,
   onChange: (change: ServerChange) => void = () => {},
 ): Subscription {
+  const { signal: given, retries } = OPTIONS.read(options)
   const mailbox = createMailbox()
   const stop = new AbortController()
   const close = () => stop.abort(CLOSED)
-  const signal = options.signal ? AbortSignal.any([options.signal, stop.signal]) : stop.signal
+  const signal = given ? AbortSignal.any([given, stop.signal]) : stop.signal
   let agree: (filter: ListenFilter) => void = () => {}
   const agreed = new Promise<ListenFilter>((resolve, reject) => {
     agree = resolve
@@ -59,9 +67,9 @@ export function subscribe(
       mailbox.put(change)
     }
     keepListening(peer, filter, {
-      retries: options.retries ?? 5,
+      retries,
       // Servers report tasks only to clients that declare them.
-      capabilities: filter.taskIds && { ...options.capabilities, ...TASK_CAPABILITY },
+      capabilities: filter.taskIds && { ...capabilities, ...TASK_CAPABILITY },
       signal,
       agree: (one) => agree(one),
       deliver,

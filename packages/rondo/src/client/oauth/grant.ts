@@ -196,7 +196,7 @@ interface Registration {
 /** Returns the client to use at this authorization server, and registers it if necessary. */
 export async function identify(
   as: AuthorizationServer,
-  { client, clientMetadataUrl, clientName = 'Rondo' }: IdentityOptions,
+  { client, clientMetadataUrl, clientName }: IdentityOptions & { readonly clientName: string },
   registration: Registration,
 ): Promise<StoredClient> {
   if (client !== undefined) return givenClient(as, client)

@@ -10,9 +10,20 @@
  */
 
 import type { AuthorizationServer } from 'oauth4webapi'
-import { assertOptions, RondoError } from '../../errors.ts'
+import { RondoError } from '../../errors.ts'
 import { isLoopback } from '../../lib/address.ts'
 import { orAbort } from '../../lib/clock.ts'
+import {
+  callable,
+  clock,
+  defineOptions,
+  flag,
+  number,
+  type OptionsOf,
+  oneOf,
+  text,
+  unchecked,
+} from '../../options.ts'
 import type { Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
 import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
@@ -39,25 +50,24 @@ import {
 } from './options.ts'
 import { type AuthFetch, createSafeFetch, oauthCode, unusable } from './safe-fetch.ts'
 
-const LOGIN_TIMEOUT_MS = 600_000
 /** A token is replaced this long before it expires. */
 const EARLY_MS = 10_000
 
-const OPTIONS: Readonly<Record<keyof OAuthOptions, true>> = {
-  client: true,
-  clientMetadataUrl: true,
-  clientName: true,
-  login: true,
-  grant: true,
-  scopes: true,
-  offlineAccess: true,
-  issuer: true,
-  store: true,
-  fetch: true,
-  timeoutMs: true,
-  loginTimeoutMs: true,
-  now: true,
-}
+const OPTIONS = defineOptions('oauth', {
+  login: callable(),
+  grant: oneOf(['authorization_code', 'client_credentials'], 'authorization_code'),
+  client: unchecked(),
+  clientMetadataUrl: text(),
+  clientName: text('Rondo'),
+  scopes: unchecked<readonly string[]>([]),
+  offlineAccess: flag(true),
+  issuer: text(),
+  store: unchecked(),
+  fetch: callable(),
+  timeoutMs: number(20_000),
+  loginTimeoutMs: number(600_000),
+  now: clock,
+} satisfies OptionsOf<OAuthOptions>)
 
 /**
  * Authorises requests with OAuth: pass it to `connect` as `auth`.
@@ -78,8 +88,8 @@ export function oauth(options: OAuthOptions = {}): OAuth {
 }
 
 /** Returns the login of each server, always the same one. */
-export function openLogins(options: OAuthOptions): (server: URL) => ServerLogin {
-  assertOptions('oauth', options, OPTIONS)
+export function openLogins(given: OAuthOptions): (server: URL) => ServerLogin {
+  const options = OPTIONS.read(given)
   checkOptions(options)
   const store = options.store ?? memoryTokenStore()
   const opened = new Map<string, ServerLogin>()
@@ -123,10 +133,10 @@ interface ServerLogin extends RequestAuth {
   logout(): Promise<boolean>
 }
 
-type Setup = OAuthOptions & { readonly store: TokenStore }
+type Setup = ReturnType<typeof OPTIONS.read> & { readonly store: TokenStore }
 
 function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin {
-  const { store, now = Date.now, loginTimeoutMs: limitMs = LOGIN_TIMEOUT_MS, client: given } = setup
+  const { store, now, loginTimeoutMs: limitMs, client: given } = setup
   const reach = {
     server,
     fetch: setup.fetch,
@@ -395,7 +405,7 @@ function chooseIssuer(
 function chooseScopes(
   as: AuthorizationServer,
   protection: Protection,
-  { scopes = [], offlineAccess = true, grant }: OAuthOptions,
+  { scopes, offlineAccess, grant }: Setup,
   challenged: readonly string[],
   earlier: StoredLogin | undefined,
 ): readonly string[] {

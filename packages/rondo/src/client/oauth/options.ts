@@ -4,6 +4,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
+import { callable, defineOptions, number, type OptionsOf, oneOf, text } from '../../options.ts'
 import type { ClientAuth } from '../auth.ts'
 import type { AuthFetch } from './safe-fetch.ts'
 
@@ -30,10 +31,11 @@ export interface GivenClient {
 }
 
 export interface IdentityOptions {
+  /** A client that was registered by hand: `id`, and `secret` or `privateKey`, which need `issuer`. Default: none. */
   readonly client?: GivenClient
-  /** The https URL of a client id metadata document. */
+  /** The https URL of a client id metadata document, used where the authorization server supports it. Default: none. */
   readonly clientMetadataUrl?: string
-  /** The name with which the client registers itself. Default `Rondo`. */
+  /** The name with which the client registers itself. Default: `Rondo`. */
   readonly clientName?: string
 }
 
@@ -60,25 +62,25 @@ export interface LoginAttempt {
 }
 
 export interface OAuthOptions extends IdentityOptions {
-  /** Called when a person has to log in, such as `loopback({ … })`. Without it such a request fails with PEER_LOGIN. */
+  /** Called when a person has to log in, such as `loopback({ onLink })`; without it such a request fails with `PEER_LOGIN`. Default: none. */
   readonly login?: () => Promise<LoginAttempt> | LoginAttempt
-  /** `client_credentials`: the client acts for itself, and nobody logs in. Needs `client`. */
+  /** `client_credentials`: the client acts for itself, and nobody logs in; needs `client` with a secret or a key. Default: `authorization_code`. */
   readonly grant?: 'authorization_code' | 'client_credentials'
-  /** Scopes to request in addition to those the server names. */
+  /** Scopes to request in addition to those that the server names. Default: none. */
   readonly scopes?: readonly string[]
-  /** Requests `offline_access` where the authorization server offers it, for a refresh token. Default true. */
+  /** Requests `offline_access` where the authorization server offers it, for a refresh token. Default: `true`. */
   readonly offlineAccess?: boolean
-  /** The authorization server to use; must be one of those the server names. Default: the first of them. */
+  /** The authorization server to use, one of those that the server names. Default: the first of them. */
   readonly issuer?: string
-  /** Keeps the tokens. Default: memory. */
+  /** Keeps the tokens: `load`, `save`, `remove`, and `exclusively` if processes share it. Default: memory. */
   readonly store?: TokenStore
-  /** For metadata, registration and tokens. Default: the platform's. */
+  /** Sends the requests for metadata, registration and tokens. Default: the global `fetch`. */
   readonly fetch?: AuthFetch
-  /** The limit for one of those requests. Default 20 s. */
+  /** The time for each of these requests. Default: 20 s. */
   readonly timeoutMs?: number
-  /** How long a person may take to log in. Default 10 minutes. */
+  /** How long a person may take to log in. Default: 10 minutes. */
   readonly loginTimeoutMs?: number
-  /** Milliseconds since the epoch. */
+  /** The clock, in ms since the epoch. Default: `Date.now`. */
   readonly now?: () => number
 }
 
@@ -99,13 +101,20 @@ export interface OAuth extends ClientAuth {
 export interface LoopbackOptions {
   /** Shows the link to the person. */
   readonly onLink: (link: LoginLink) => void
-  /** Default: any free port. A client that was registered by hand may need the one it was registered with. */
+  /** The port to receive the redirect on. A client that was registered by hand may need the one it was registered with. Default: any free port. */
   readonly port?: number
-  /** Default 127.0.0.1. `localhost` for authorization servers that know no other. */
+  /** The host of the redirect: `localhost` for authorization servers that accept no other. Default: `127.0.0.1`. */
   readonly host?: '127.0.0.1' | 'localhost'
-  /** The path of the redirect. Default `/callback`. */
+  /** The path of the redirect. Default: `/callback`. */
   readonly path?: string
 }
+
+const LOOPBACK = defineOptions('loopback', {
+  onLink: callable(),
+  port: number(0, { max: 65_535 }),
+  host: oneOf(['127.0.0.1', 'localhost'], '127.0.0.1'),
+  path: text('/callback'),
+} satisfies OptionsOf<LoopbackOptions>)
 
 const DONE = 'You are logged in. You may close this window.'
 const FAILED = 'The login failed. You may close this window.'
@@ -119,7 +128,8 @@ const STRANGE = 'This is not the redirect of the login that is going on.'
  * const onFixedPort = oauth({ login: loopback({ port: 8765, onLink: ({ url }) => console.log(url.href) }) })
  * ```
  */
-export function loopback({ onLink, port = 0, host = '127.0.0.1', path = '/callback' }: LoopbackOptions) {
+export function loopback(options: LoopbackOptions) {
+  const { onLink, port, host, path } = LOOPBACK.read(options)
   return async (): Promise<LoginAttempt> => {
     const http = globalThis.process?.getBuiltinModule?.('node:http')
     if (http === undefined)

@@ -41,7 +41,9 @@ export interface TaskHandle {
 }
 
 export interface TaskRequestOptions {
+  /** Cancels the request. Default: none. */
   readonly signal?: AbortSignal
+  /** The time for one request. Default: the client's. */
   readonly timeoutMs?: number
 }
 
