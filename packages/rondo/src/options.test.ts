@@ -1,5 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { callable, defineOptions, flag, number, type OptionsOf, oneOf, text, unchecked } from './options.ts'
+import {
+  callable,
+  definedOptions,
+  defineOptions,
+  flag,
+  number,
+  type OptionsOf,
+  oneOf,
+  text,
+  unchecked,
+} from './options.ts'
 
 interface TeapotOptions {
   litres: number
@@ -59,6 +69,10 @@ describe('a definition of options', () => {
     [{ onWhistle: {} }, 'createTeapot: onWhistle must be a function; got an object.'],
   ])('refuses %j: %s', (given, message) => {
     expect(() => TEAPOT.assert(given)).toThrow(new TypeError(message))
+  })
+
+  it('is one of the listed definitions', () => {
+    expect(definedOptions()).toContain(TEAPOT)
   })
 
   it('names an option of an option with a dot', () => {
