@@ -32,6 +32,7 @@ import {
   keysFromFile,
   keysFromFunction,
   parseKeys,
+  type Server,
   ToolError,
   toLogRecord,
 } from 'rondo'
@@ -62,6 +63,7 @@ import {
 import { loopback, memoryTokenStore, oauth, parseLogin } from 'rondo/client/oauth'
 import { JsonRpcError } from 'rondo/extension'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
+import { forwarding, UpstreamError } from 'rondo/forward'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
 import { createPostgresStore } from 'rondo/postgres'
@@ -119,6 +121,22 @@ export async function refused(ctx: Context, hook: Hook<unknown>) {
     // #endregion
   }
   return 'Booked.'
+}
+
+export function serveOthers(server: Server, client: Client) {
+  // #region forwarding
+  const row = { name: 'search', inputSchema: { type: 'object' } }
+  forwarding(server).declare('tools', 'search', {
+    row,
+    run: async (args, ctx) => ({ ...(await client.callTool('search', { ...args }, { signal: ctx.signal })) }),
+  })
+  // #endregion
+}
+
+export function failAsThere(): never {
+  // #region UpstreamError
+  throw new UpstreamError({ code: -32602, message: 'Unknown tool: search' })
+  // #endregion
 }
 
 export function fail(): never {

@@ -205,6 +205,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       inputResponses: () => solicited(beginning, call.inputResponses),
       requestState: beginning.journal.manual,
       relatedTaskIds: call.relatedTaskIds,
+      meta: call.meta,
     },
     platform: host.platform,
     limits: host.limits,

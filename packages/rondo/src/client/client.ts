@@ -69,7 +69,7 @@ export interface DriveOptions extends FlowOptions {
 export interface RoundOptions
   extends Pick<
     FlowOptions,
-    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace'
+    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace' | 'meta'
   > {
   /** Sent unchanged, under the keys of the last round's `inputRequests`. Default: none. */
   readonly inputResponses?: InputResponses
@@ -283,8 +283,9 @@ const CALL = {
   onTask: callable(),
   taskTtlMs: number(),
   trace: unchecked(),
+  meta: unchecked(),
 } satisfies OptionsOf<FlowOptions>
-const { signal, timeoutMs, countHumanTime, onProgress, onLog, logLevel, trace } = CALL
+const { signal, timeoutMs, countHumanTime, onProgress, onLog, logLevel, trace, meta } = CALL
 const fresh = flag(false)
 const accepts: Option<DriveOptions['accepts']> = unchecked()
 
@@ -304,6 +305,7 @@ const ROUND_OPTIONS = defineOptions('round', {
   onLog,
   logLevel,
   trace,
+  meta,
   inputResponses: unchecked(),
   requestState: text(),
   accepts,

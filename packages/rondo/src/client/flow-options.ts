@@ -91,6 +91,8 @@ export interface FlowOptions extends Partial<CallLimits> {
   readonly taskTtlMs?: number
   /** `traceparent`, `tracestate` and `baggage`, sent with every request. Default: those of `telemetry`. */
   readonly trace?: Readonly<Record<string, string>>
+  /** Sent in `_meta` of every request; keys of the protocol win. Default: none. */
+  readonly meta?: Readonly<Record<string, unknown>>
 }
 
 /** How tasks are followed: by subscription where the server offers it, by polling alone, or not at all. */
@@ -147,6 +149,7 @@ export function sendOptions(
     progress: onProgress !== undefined,
     logLevel: logLevel ?? (onLog && 'info'),
     trace: options.trace,
+    meta: options.meta,
     onNotice(notice) {
       if (notice.kind === 'progress') return onProgress?.({ ...notice, message: toShown(notice.message) })
       if (notice.kind === 'log')

@@ -37,6 +37,8 @@ export interface SendOptions {
   /** Asks the server for progress. */
   readonly progress?: boolean
   readonly trace?: Readonly<Record<string, string>>
+  /** Sent in `_meta`, beside the keys of the protocol. */
+  readonly meta?: Readonly<Record<string, unknown>>
   readonly endless?: boolean
   readonly onNotice?: (notice: Notice) => unknown
   /** Has a question answered that an older server sends while it works on the request. */
@@ -177,6 +179,7 @@ function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions
     ...(sending.logLevel && { logLevel: sending.logLevel }),
     ...(sending.progress && { progressToken: id }),
     ...(sending.trace && { trace: sending.trace }),
+    ...(sending.meta && { meta: sending.meta }),
   }
 }
 

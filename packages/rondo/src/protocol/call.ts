@@ -19,6 +19,8 @@ export interface Envelope {
   readonly progressToken?: string | number
   readonly logLevel?: LogLevel
   readonly trace?: Readonly<Record<string, string>>
+  /** The whole `_meta` of the request, reserved keys included. */
+  readonly meta?: Readonly<Record<string, unknown>>
 }
 
 export type FlowMethod = 'tools/call' | 'prompts/get' | 'resources/read'

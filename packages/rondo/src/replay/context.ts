@@ -58,9 +58,11 @@ export interface Scene {
   inputResponses(): InputResponses | undefined
   readonly requestState: string | undefined
   readonly relatedTaskIds?: readonly string[]
+  readonly meta?: Readonly<Record<string, unknown>>
 }
 
 const NONE: readonly string[] = []
+const NO_META: Readonly<Record<string, unknown>> = Object.freeze({})
 
 export function createContext(run: RunState, scene: Scene, deferred: Deferred[]): Context {
   return new RunContext(run, scene, deferred)
@@ -85,6 +87,7 @@ class RunContext implements Context {
     this.round = scene.round
     this.flow = scene.flow
     this.relatedTaskIds = scene.relatedTaskIds ?? NONE
+    this.meta = scene.meta ?? NO_META
   }
 
   readonly principal: Context['principal']
@@ -93,6 +96,7 @@ class RunContext implements Context {
   readonly round: number
   readonly flow: string
   readonly relatedTaskIds: readonly string[]
+  readonly meta: Context['meta']
 
   readonly elicit: Context['elicit'] = (key, question) =>
     this.#question(key, async () => (await this.#elicit('elicit', key, question)) as Outcome<never>)

@@ -5,8 +5,9 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { CompleteCall, Listing } from '../protocol/call.ts'
+import type { CompleteCall, Listing, Principal } from '../protocol/call.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
+import type { Completion } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 
@@ -99,10 +100,19 @@ function describe(
   }
 }
 
+function isList(found: readonly string[] | Completion): found is readonly string[] {
+  return Array.isArray(found)
+}
+
 /** Rejects with whatever the author's function throws. */
-export async function complete(registry: Registry, { ref, argument, context }: CompleteCall): Promise<Reply> {
+export async function complete(
+  registry: Registry,
+  { ref, argument, context }: CompleteCall,
+  principal: Principal | undefined,
+): Promise<Reply> {
   const completer = registry.completer(ref, argument.name)
-  const found = completer ? await completer(argument.value, context) : []
+  const found = completer ? await completer(argument.value, context, principal) : []
+  if (!isList(found)) return { kind: 'complete', result: { completion: found } }
   const values = found.slice(0, MAX_COMPLETIONS)
   const completion = { values, total: found.length, hasMore: found.length > values.length }
   return { kind: 'complete', result: { completion } }

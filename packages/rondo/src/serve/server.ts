@@ -14,6 +14,7 @@ import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
 import { type CallerLog, createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
+import { offerForwarding } from './forwarding.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, createTaskWork, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
@@ -240,7 +241,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     await store?.ready()
   }
 
-  return {
+  const server: Server = {
     ...declaring(registry, service.changed),
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
     async deliver(hookId, event) {
@@ -311,4 +312,11 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       host.close()
     },
   }
+  offerForwarding(server, {
+    declare(listing, name, forwarded) {
+      registry.forward(listing, name, forwarded)
+      service.changed(listing)
+    },
+  })
+  return server
 }

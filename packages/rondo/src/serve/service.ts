@@ -98,7 +98,7 @@ export function createService(options: ServiceOptions): OpenService {
         case 'discover':
           return observeRequest(host, call, () => catalog.discover())
         case 'complete':
-          return observeRequest(host, call, () => complete(registry, call).catch(toReply))
+          return observeRequest(host, call, () => complete(registry, call, principal).catch(toReply))
         case 'task':
           return observeRequest(host, call, (observed) => {
             if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }

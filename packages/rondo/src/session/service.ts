@@ -78,7 +78,7 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
       }
       if (call.kind === 'complete') {
         const answer = (): Promise<Reply> =>
-          complete(registry, call).catch((error: unknown) => toErrorReply(error, host))
+          complete(registry, call, principal).catch((error: unknown) => toErrorReply(error, host))
         return observeRequest(host, call, answer)
       }
       if (call.kind === 'task' || call.kind === 'tasks') {

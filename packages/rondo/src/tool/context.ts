@@ -240,6 +240,11 @@ export interface Context {
    * `ctx.step` what you conclude from them.
    */
   readonly relatedTaskIds: readonly string[]
+  /**
+   * The `_meta` of this request as the client sent it: unchecked, and possibly different in every round. Empty in a task, and in a
+   * call that another instance continues.
+   */
+  readonly meta: Readonly<Record<string, unknown>>
   /** True if the client can be asked this. */
   can(kind: QuestionKind): boolean
 

@@ -3,13 +3,13 @@
  */
 
 import { assertOptions, misuse } from '../errors.ts'
-import type { CompleteRef, FlowMethod, Listing } from '../protocol/call.ts'
+import { isRecord } from '../lib/json.ts'
+import type { CompleteRef, FlowMethod, Listing, Principal } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
-import type { JsonSchema } from '../protocol/wire.ts'
+import type { Completion, JsonSchema } from '../protocol/wire.ts'
 import type { Context, Schema } from './context.ts'
 import type {
   CachePolicy,
-  Completer,
   Described,
   PromptDefinition,
   PromptHandler,
@@ -21,6 +21,7 @@ import type {
   ToolDefinition,
   ToolHandler,
 } from './definition.ts'
+import { assertForwarded, type Forwarded, forwardTarget } from './forward.ts'
 import { TEXT_BOUNDS, type TextBounds } from './schema/judge.ts'
 import { compileSchema, droppingUnknown } from './schema/schema.ts'
 import type { Compiled } from './schema/standard.ts'
@@ -42,10 +43,18 @@ import { parseTemplate } from './uri-template.ts'
 type Row = Readonly<Record<string, unknown>>
 
 interface Template {
-  readonly row: Row
+  readonly row?: Row
+  readonly suggest?: Forwarded['complete']
   readonly definition: Pick<TemplateDefinition, 'complete'> & { readonly scopes?: unknown }
   match(uri: string): Target | undefined
 }
+
+/** Suggests values for an argument, knowing the other arguments and the caller. */
+export type Suggest = (
+  value: string,
+  known: Readonly<Record<string, string>>,
+  principal: Principal | undefined,
+) => readonly string[] | Completion | Promise<readonly string[] | Completion>
 
 /** The methods that declare what a server offers. */
 export interface Declarations {
@@ -74,9 +83,11 @@ export interface Declarations {
 }
 
 export interface Registry extends Declarations {
+  /** Declares what another server offers. */
+  forward(listing: Listing, name: string, forwarded: Forwarded): void
   find(method: FlowMethod, target: string): Target | undefined
   rows(listing: Listing): readonly Row[]
-  completer(ref: CompleteRef, argument: string): Completer | undefined
+  completer(ref: CompleteRef, argument: string): Suggest | undefined
   paramHeaders(tool: string): readonly ParamHeader[]
   /** What suggestions for a prompt or a template need, with the arguments that are known so far. */
   completionScopes(
@@ -172,9 +183,12 @@ export function createRegistry({
     const input = compileSchema(schema, 'input', bounds, of)
     return drops ? droppingUnknown(input) : input
   }
-  const tools = new Map<string, { row: Row; target: Target; headers: readonly ParamHeader[] }>()
-  const prompts = new Map<string, { row: Row; target: Target; definition: PromptDefinition }>()
-  const resources = new Map<string, { row: Row; target: Target }>()
+  const tools = new Map<string, { row?: Row; target: Target; headers: readonly ParamHeader[] }>()
+  const prompts = new Map<
+    string,
+    { row?: Row; target: Target; definition: PromptDefinition; suggest?: Forwarded['complete'] }
+  >()
+  const resources = new Map<string, { row?: Row; target: Target }>()
   const templates = new Map<string, Template>()
   const listings = { tools, prompts, resources, templates }
   let scoped = false
@@ -284,17 +298,36 @@ export function createRegistry({
       })
       noteScopes(definition)
     },
+    forward(listing, name, forwarded) {
+      assertNew(listing === 'templates' ? 'resource template' : listing.slice(0, -1), name, listings[listing])
+      assertForwarded(listing, name, forwarded)
+      const { row: wire, complete: suggest, matches } = forwarded
+      if (listing === 'templates') {
+        const template = matches ? undefined : parseTemplate(name)
+        const serves = matches ?? ((uri: string) => template?.match(uri) !== undefined)
+        const match = (uri: string) => (serves(uri) ? forwardTarget(listing, uri, forwarded) : undefined)
+        return void templates.set(name, { row: wire, definition: {}, suggest, match })
+      }
+      const target = forwardTarget(listing, name, forwarded)
+      if (listing === 'prompts') prompts.set(name, { row: wire, target, definition: {}, suggest })
+      else if (listing === 'resources') resources.set(name, { row: wire, target })
+      else tools.set(name, { row: wire, target, headers: mirroredOf(wire?.inputSchema) })
+    },
     remove: (listing, name) => !(listing === 'tools' && reserved.has(name)) && listings[listing].delete(name),
     find(method, name) {
       if (method === 'tools/call') return tools.get(name)?.target
       if (method === 'prompts/get') return prompts.get(name)?.target
       return resources.get(name)?.target ?? findTemplate(templates, name)
     },
-    rows: (listing) => Array.from<{ row: Row }, Row>(listings[listing].values(), (item) => item.row),
+    rows(listing) {
+      const entries: Iterable<{ readonly row?: Row }> = listings[listing].values()
+      return [...entries].flatMap(({ row: wire }) => (wire === undefined ? [] : [wire]))
+    },
     completer(ref, argument) {
-      const definition =
-        ref.kind === 'prompt' ? prompts.get(ref.name)?.definition : templates.get(ref.uri)?.definition
-      const complete = definition?.complete
+      const found = ref.kind === 'prompt' ? prompts.get(ref.name) : templates.get(ref.uri)
+      const suggest = found?.suggest
+      if (suggest) return (value, known, principal) => suggest({ name: argument, value }, known, principal)
+      const complete = found?.definition.complete
       return complete && Object.hasOwn(complete, argument) ? complete[argument] : undefined
     },
     paramHeaders: (tool) => tools.get(tool)?.headers ?? NO_HEADERS,
@@ -332,6 +365,12 @@ function headersOf(name: string, json: JsonSchema | undefined): readonly ParamHe
   const scan = json ? scanParamHeaders(json) : undefined
   if (scan?.kind === 'bad') throw misuse(`The input schema of tool "${name}": ${scan.problem}.`)
   return scan?.headers ?? NO_HEADERS
+}
+
+/** The headers that a forwarded tool's schema asks for; none if its annotations are not valid. */
+function mirroredOf(schema: unknown): readonly ParamHeader[] {
+  const scan = isRecord(schema) ? scanParamHeaders(schema) : undefined
+  return scan?.kind === 'good' ? scan.headers : NO_HEADERS
 }
 
 function assertFlag(name: string, value: unknown): void {

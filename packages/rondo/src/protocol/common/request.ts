@@ -87,6 +87,7 @@ export function readFlow(
     progressToken: envelope.progressToken,
     logLevel: envelope.logLevel,
     trace: envelope.trace,
+    meta: envelope.meta,
   }
 }
 

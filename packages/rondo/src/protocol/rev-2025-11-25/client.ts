@@ -100,7 +100,8 @@ export function headersOf(version: string): Readonly<Record<string, string>> {
 }
 
 export function metaOf(call: Envelope): Fields {
-  return { ...(call.progressToken !== undefined && { progressToken: call.progressToken }), ...call.trace }
+  const { meta, progressToken, trace } = call
+  return { ...meta, ...(progressToken !== undefined && { progressToken }), ...trace }
 }
 
 export function withMeta(params: Fields, meta: Fields): Fields {

@@ -37,6 +37,7 @@ describe('decoding a message of a session', () => {
         logLevel: 'warning',
         progressToken: 'p',
         trace: { traceparent: 't' },
+        meta: _meta,
       },
     })
   })

@@ -138,6 +138,7 @@ export function readEnvelope(id: RequestId, params: Params, peer: PeerFacts): En
     progressToken: isRequestId(meta.progressToken) ? meta.progressToken : undefined,
     logLevel: peer.logLevel,
     trace: meta.traceparent === undefined ? undefined : readTrace(meta),
+    meta,
   }
 }
 

@@ -161,7 +161,7 @@ describe('a request that the client encodes is decoded by the server', () => {
         const inputResponses = { a: { action: 'accept', content: { answer } } }
         const call: Call = { ...envelope, kind: 'flow', method, target, args, requestState, inputResponses }
         const { body, headers } = encodeRequest(call, method === 'tools/call' ? mirrored : [])
-        expect(decode(JSON.parse(body), reader(headers), dialect)).toEqual({ kind: 'call', call })
+        expect(decode(JSON.parse(body), reader(headers), dialect)).toMatchObject({ kind: 'call', call })
       }),
     )
   })

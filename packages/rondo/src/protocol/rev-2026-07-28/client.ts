@@ -54,6 +54,7 @@ export function encodeCancel(requestId: string | number, reason?: string): strin
 
 function metaOf(call: Envelope): Record<string, unknown> {
   return {
+    ...call.meta,
     [PROTOCOL_VERSION]: call.protocolVersion,
     [CLIENT_CAPABILITIES]: call.capabilities,
     ...(call.clientInfo && { [CLIENT_INFO]: call.clientInfo }),

@@ -76,9 +76,10 @@ describe('version and _meta', () => {
         baggage: 'k=v',
       }),
     )
-    expect(call).toEqual({
+    expect(call).toMatchObject({
       kind: 'discover',
       id: 1,
+      meta: { baggage: 'k=v', progressToken: 0 },
       protocolVersion: VERSION,
       capabilities: { elicitation: { form: {} } },
       clientInfo: { name: 'c', version: '1' },

@@ -184,6 +184,7 @@ function readEnvelope(
     progressToken: meta.progressToken === undefined ? undefined : readProgressToken(meta.progressToken),
     logLevel: meta[LOG_LEVEL] === undefined ? undefined : readLogLevel(meta[LOG_LEVEL]),
     trace: meta.traceparent === undefined ? undefined : readTrace(meta),
+    meta,
   }
 }
 

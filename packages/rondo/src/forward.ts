@@ -1,0 +1,6 @@
+/** For those who write a gateway: `rondo/forward`. Serves what other servers offer. */
+
+export type { WireError } from './protocol/reply.ts'
+export type { Completion } from './protocol/wire.ts'
+export { type Forwarding, forwarding } from './serve/forwarding.ts'
+export { type Forwarded, UpstreamError } from './tool/forward.ts'

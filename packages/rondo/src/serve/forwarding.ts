@@ -1,0 +1,43 @@
+/**
+ * The port of a gateway: how a program serves what other servers offer. It is apart from `Server`, because authors of tools
+ * have no use for it.
+ */
+
+import { misuse } from '../errors.ts'
+import type { Listing } from '../protocol/call.ts'
+import type { Forwarded } from '../tool/forward.ts'
+import type { Server } from './server.ts'
+
+/** What a gateway can do with a server, besides the methods of the server. */
+export interface Forwarding {
+  /**
+   * Declares what another server offers. Nothing of it is checked here: its row is listed unchanged, its result passes as it is,
+   * and development mode does not run it twice. `name` is that of the tool or prompt, or the URI or URI template.
+   */
+  declare(listing: Listing, name: string, forwarded: Forwarded): void
+}
+
+const PORTS = new WeakMap<Server, Forwarding>()
+
+export function offerForwarding(server: Server, port: Forwarding): void {
+  PORTS.set(server, port)
+}
+
+/**
+ * Returns the port through which a gateway declares what other servers offer.
+ *
+ * @example
+ * ```ts
+ * const row = { name: 'search', inputSchema: { type: 'object' } }
+ * forwarding(server).declare('tools', 'search', {
+ *   row,
+ *   run: async (args, ctx) => ({ ...(await client.callTool('search', { ...args }, { signal: ctx.signal })) }),
+ * })
+ * ```
+ */
+export function forwarding(server: Server): Forwarding {
+  const port = PORTS.get(server)
+  if (port === undefined)
+    throw misuse('forwarding takes a server that createServer of this package returned.')
+  return port
+}
