@@ -2,12 +2,8 @@
 
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
-import {
-  CODECS,
-  createCodecs,
-  type RequestCodec,
-  type SessionCodec,
-} from '../packages/rondo/src/protocol/codec.ts'
+import type { RequestCodec, SessionCodec } from '../packages/rondo/src/protocol/codec.ts'
+import { CODECS, createCodecs } from '../packages/rondo/src/protocol/revisions.ts'
 import { createServerWith } from '../packages/rondo/src/serve/server.ts'
 
 const VERSION = '2031-01-01'
@@ -24,10 +20,13 @@ interface ToyRequest {
   }
 }
 
+const older = CODECS.find((codec) => codec.kind === 'session') as SessionCodec
+
 /** Other names for everything: `tool`, `with`, `answers`, `resume`; a result is `done` or `asks`. */
 const TOY: RequestCodec = {
   kind: 'request',
   versions: [VERSION],
+  client: older.client,
   decode(message) {
     const { id, params } = message as ToyRequest
     return {
@@ -56,12 +55,11 @@ const TOY: RequestCodec = {
   },
 }
 
-const older = CODECS.find((codec) => codec.kind === 'session') as SessionCodec
-
 /** Like 2025-11-25, and names the revision in every result. */
 const TOY_SESSION: SessionCodec = {
   kind: 'session',
   versions: ['2024-01-01'],
+  client: older.client,
   dialect(version) {
     const base = older.dialect('2025-11-25')
     return {

@@ -7,8 +7,8 @@
 
 import { RondoError } from '../../packages/rondo/src/errors.ts'
 import type { Call, FlowCall, Line, ListenCall, Principal } from '../../packages/rondo/src/protocol/call.ts'
-import { createCodecs } from '../../packages/rondo/src/protocol/codec.ts'
 import type { Reply } from '../../packages/rondo/src/protocol/reply.ts'
+import { createCodecs } from '../../packages/rondo/src/protocol/revisions.ts'
 import { createChangeBus } from '../../packages/rondo/src/serve/http/subscription.ts'
 import type { Service } from '../../packages/rondo/src/serve/port.ts'
 

@@ -6,7 +6,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Root } from 'rondo'
 import type { Answers, Client, StdioTarget } from 'rondo/client'
 import { connect, type Mode, noSecretsInForms, type RoundPolicy } from 'rondo/client'
-import { oneLine, SESSION_VERSIONS } from 'rondo/internal'
+import { HANDSHAKE_VERSIONS, LATEST_VERSION, oneLine } from 'rondo/internal'
 import { type Options, type OptionTable, usageError } from './command-line.ts'
 import { serverEnv, storedAuth } from './home.ts'
 import { type Io, tell } from './io.ts'
@@ -100,7 +100,7 @@ export async function openConnection(
   }
 }
 
-const REVISIONS: readonly string[] = ['2026-07-28', ...SESSION_VERSIONS]
+const REVISIONS: readonly string[] = [LATEST_VERSION, ...HANDSHAKE_VERSIONS]
 
 /** The revision in the options, or else the given one. */
 function readRevision(options: Options, version = 'auto'): Mode {

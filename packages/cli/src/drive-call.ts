@@ -20,7 +20,7 @@ import type {
   TaskState,
 } from 'rondo/client'
 import { type FlowRequest, openQuestions, PeerError, type PendingCall } from 'rondo/client'
-import { delivered } from 'rondo/internal'
+import { delivered, LATEST_VERSION } from 'rondo/internal'
 import type { Answerer } from './answers.ts'
 import { CommandError, type Exit } from './command-line.ts'
 import {
@@ -222,7 +222,7 @@ function watchTask(io: Io, answerer: Answerer): TaskWatch {
 /** Marks the answers as delivered to the task, so that they are not asked for again. */
 export function markDelivered(pending: PendingCall): PendingCall {
   const { task, protocolVersion } = pending
-  return task === undefined ? pending : delivered(pending, task, protocolVersion === '2026-07-28')
+  return task === undefined ? pending : delivered(pending, task, protocolVersion === LATEST_VERSION)
 }
 
 interface PushedAnswers {

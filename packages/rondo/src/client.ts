@@ -1,26 +1,14 @@
 /** The client: connects to a server, calls its tools, answers its questions, or stores a call for later. */
 
 export type { ClientAuth, Refusal, RequestAuth } from './client/auth.ts'
-export type {
-  Client,
-  CompleteRequest,
-  DriveOptions,
-  ReadOptions,
-  RoundOptions,
-  RoundResult,
-} from './client/client.ts'
+export type { Client, DriveOptions, RoundOptions } from './client/client.ts'
 export type { Mode } from './client/connect.ts'
 export { type ConnectOptions, type ConnectTarget, connect, type MemoryTarget } from './client/connect.ts'
 export type { Revision } from './client/dialect.ts'
-export type {
-  CallLimits,
-  DriveResult,
-  FlowOptions,
-  LogNotice,
-  ProgressNotice,
-} from './client/flow-options.ts'
-export { LIMITS, type Limits } from './client/flow-options.ts'
-export { type ClientInfo, type HeaderSource, PeerError } from './client/peer.ts'
+export type { RoundResult } from './client/flow.ts'
+export type { DriveResult, FlowOptions, LogNotice, ProgressNotice } from './client/flow-options.ts'
+export { type CallLimits, LIMITS, type Limits } from './client/limits.ts'
+export { PeerError } from './client/peer.ts'
 export type {
   FlowRequest,
   FlowResult,
@@ -38,11 +26,13 @@ export {
 } from './client/pending.ts'
 export type { PolicyRound, PolicyVerdict, RoundBudget, RoundPolicy } from './client/policy.ts'
 export { allowUrlHosts, maxRoundsPerServer, noSecretsInForms, refuseSampling } from './client/policy.ts'
+export type { ClientInfo, HeaderSource, SeenTask } from './client/port.ts'
 export type { AnswerHandler, Answers, AskInfo, FormHandler, UrlHandler } from './client/question.ts'
+export type { CompleteRequest, ReadOptions } from './client/reader.ts'
 export { inspectLink, type Link } from './client/round.ts'
 export { openPending, parsePending, sealPending } from './client/stored-pending.ts'
 export type { ServerChange, SubscribeOptions, Subscription } from './client/subscribe.ts'
-export type { SeenTask, TaskHandle, TaskRequestOptions } from './client/task/strategy.ts'
+export type { TaskHandle, TaskRequestOptions } from './client/task/strategy.ts'
 export type { Challenge } from './client/transport/response-reader.ts'
 export type { StdioTarget } from './client/transport/stdio.ts'
 export type { FetchLike } from './client/transport/transport.ts'

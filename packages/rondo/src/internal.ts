@@ -4,7 +4,7 @@
  */
 
 export { workOnce } from './carry/single-use.ts'
-export { hasRounds, SESSION_VERSIONS } from './client/dialect.ts'
+export { HANDSHAKE_VERSIONS, hasRounds } from './client/dialect.ts'
 export { readIssuer, readProtection } from './client/oauth/discovery.ts'
 export { type DoctorTokens, openLogins } from './client/oauth/oauth.ts'
 export { canonical } from './client/oauth/options.ts'
@@ -24,6 +24,7 @@ export { isRecord } from './lib/json.ts'
 export { clock, defineOptions, number, type OptionsOf, text, unchecked } from './options.ts'
 export { encodeHeaderValue, scanParamHeaders } from './protocol/common/headers.ts'
 export { TASKS_EXTENSION } from './protocol/reply.ts'
+export { hasVersionHeader, LATEST_VERSION, SESSION_VERSIONS } from './protocol/revisions.ts'
 export { openEnvelope } from './seal/envelope.ts'
 export { type Claims, decodeClaims, STATE_LIMITS } from './seal/state.ts'
 export {

@@ -4,7 +4,7 @@
  */
 
 import { RondoError } from 'rondo'
-import { hasRounds } from 'rondo/internal'
+import { hasRounds, LATEST_VERSION } from 'rondo/internal'
 import { JSON_OPTION } from '../call-setup.ts'
 import { type Command, type Invocation, readLine, sayError, usageError } from '../command-line.ts'
 import {
@@ -94,7 +94,6 @@ export async function examineUrl(
 }
 
 /** The revision that is examined in full; only here do rounds have a state. */
-const EXAMINED = '2026-07-28'
 
 async function examine(
   invocation: Invocation,
@@ -108,7 +107,7 @@ async function examine(
     if ('verdict' in opened) return [opened, ...(await examineNeededLogin(invocation, target))]
     const { client, close } = opened
     const call = { invocation, target, client, words }
-    if (client.protocolVersion !== EXAMINED) return await examineOlder(call).finally(close)
+    if (client.protocolVersion !== LATEST_VERSION) return await examineOlder(call).finally(close)
     const probe = await openProbe(invocation, target)
     const part = (id: string, check: () => Promise<DoctorFinding | readonly DoctorFinding[]>) =>
       attempt(id, io.signal, check)
@@ -148,7 +147,7 @@ async function tryConnect(
         advice ?? 'Log in, or pass the credentials it requires with --bearer.',
       )
     }
-    return fail('era', error.message, `Serve revision ${EXAMINED}.`)
+    return fail('era', error.message, `Serve revision ${LATEST_VERSION}.`)
   }
 }
 
@@ -157,10 +156,10 @@ async function examineOlder(call: ExaminedCall): Promise<readonly DoctorFinding[
   const { invocation, target, client } = call
   const { signal } = invocation.io
   const { protocolVersion: version } = client
-  const better = `Serve ${EXAMINED} too: there a call can wait for an answer without a session.`
+  const better = `Serve ${LATEST_VERSION} too: there a call can wait for an answer without a session.`
   const found = checkIdentity(client).map((finding) =>
     finding.id === 'era' && invocation.options.text('revision') === undefined
-      ? warn('era', `the server speaks ${version}, not ${EXAMINED}`, better)
+      ? warn('era', `the server speaks ${version}, not ${LATEST_VERSION}`, better)
       : finding,
   )
   return [

@@ -7,7 +7,7 @@
 import { RondoError } from 'rondo'
 import type { Challenge } from 'rondo/client'
 import type { DoctorTokens } from 'rondo/internal'
-import { createSafeFetch, parseChallenges, readIssuer, readProtection } from 'rondo/internal'
+import { createSafeFetch, LATEST_VERSION, parseChallenges, readIssuer, readProtection } from 'rondo/internal'
 import { type DoctorFinding, fail, type Probe, type ProbeReply, pass, skip, warn } from './probe.ts'
 
 interface Exam {
@@ -166,12 +166,12 @@ function challengesIn({ headers }: ProbeReply): readonly Challenge[] {
 }
 
 const META = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/protocolVersion': LATEST_VERSION,
   'io.modelcontextprotocol/clientCapabilities': {},
 }
 
 function ask(probe: Probe, token: string | undefined, method = 'server/discover'): Promise<ProbeReply> {
-  const headers = { 'MCP-Protocol-Version': '2026-07-28', 'Mcp-Method': method }
+  const headers = { 'MCP-Protocol-Version': LATEST_VERSION, 'Mcp-Method': method }
   const credential = token === undefined ? undefined : `Bearer ${token}`
   return probe.send({ method, params: { _meta: META } }, { ...headers, Authorization: credential })
 }

@@ -285,8 +285,8 @@ function makeUpAnswers(pending: ToolRound): ToolRound | undefined {
 const SAMPLES = {
   email: 'doctor@example.org',
   uri: 'https://example.org/',
-  date: '2026-07-28',
-  'date-time': '2026-07-28T09:30:00Z',
+  date: '2027-01-31',
+  'date-time': '2027-01-31T09:30:00Z',
 } as const
 
 /** A longer text is not made up, and does not fit then. */

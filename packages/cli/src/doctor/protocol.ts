@@ -4,7 +4,15 @@
  */
 
 import type { Client, ToolRequest } from 'rondo/client'
-import { encodeHeaderValue, hasRounds, isRecord, scanParamHeaders } from 'rondo/internal'
+import {
+  encodeHeaderValue,
+  hasRounds,
+  hasVersionHeader,
+  isRecord,
+  LATEST_VERSION,
+  SESSION_VERSIONS,
+  scanParamHeaders,
+} from 'rondo/internal'
 import { sayValue } from '../io.ts'
 import {
   type DoctorFinding,
@@ -17,13 +25,12 @@ import {
   warn,
 } from './probe.ts'
 
-const VERSION = '2026-07-28'
 const PREFIX = 'io.modelcontextprotocol/'
 
 /** A valid request. */
 function validRequest(
   method: string,
-  version: string = VERSION,
+  version: string = LATEST_VERSION,
   params: object = {},
   capabilities: object = {},
 ): ProbeRequest {
@@ -37,7 +44,7 @@ function validRequest(
 
 const CLIENT_INFO = { name: 'rondo doctor', version: '0.1.0' }
 
-function headersOf(method: string, version: string = VERSION): Record<string, string> {
+function headersOf(method: string, version: string = LATEST_VERSION): Record<string, string> {
   return { 'MCP-Protocol-Version': version, 'Mcp-Method': method }
 }
 
@@ -98,11 +105,11 @@ async function checkGet(probe: Probe): Promise<DoctorFinding> {
 
 /** True if the endpoint also serves older revisions, which use GET and session ids. */
 async function hasSessions(probe: Probe): Promise<boolean> {
-  const params = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: CLIENT_INFO }
+  const params = { protocolVersion: SESSION_VERSIONS[0], capabilities: {}, clientInfo: CLIENT_INFO }
   const { headers = {}, message } = await probe.send({ method: 'initialize', params })
   const session = headers['mcp-session-id']
   if (typeof session !== 'string') return isRecord(message?.result)
-  await probe.visit('DELETE', { 'Mcp-Session-Id': session, 'MCP-Protocol-Version': '2025-11-25' })
+  await probe.visit('DELETE', { 'Mcp-Session-Id': session, 'MCP-Protocol-Version': SESSION_VERSIONS[0] })
   return true
 }
 
@@ -288,7 +295,7 @@ function initialize(probe: Probe, protocolVersion: string): Promise<ProbeReply> 
 function hold(probe: Probe, version: string, { headers = {} }: ProbeReply): Held {
   const id = headers['mcp-session-id']
   const session = typeof id === 'string' ? id : undefined
-  const named = version >= '2025-06-18' ? { 'MCP-Protocol-Version': version } : {}
+  const named = hasVersionHeader(version) ? { 'MCP-Protocol-Version': version } : {}
   return { probe, version, session, headers: { ...named, ...(session && { 'Mcp-Session-Id': session }) } }
 }
 
@@ -345,9 +352,9 @@ async function checkHttp(held: Held): Promise<DoctorFinding[]> {
   const wrong = { ...headers, 'MCP-Protocol-Version': '1999-01-01' }
   const header = await probe.send({ method: 'tools/list' }, wrong)
   return [
-    ...(version < '2025-06-18'
-      ? []
-      : [expectStatus('version-header', 'an unknown MCP-Protocol-Version', header, 400)]),
+    ...(hasVersionHeader(version)
+      ? [expectStatus('version-header', 'an unknown MCP-Protocol-Version', header, 400)]
+      : []),
     await checkOrigin(probe, { method: 'ping' }, headers),
     ...(await checkSession(held)),
   ]

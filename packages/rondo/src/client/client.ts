@@ -14,7 +14,7 @@ import {
   text,
   unchecked,
 } from '../options.ts'
-import type { CompleteRef, ListenFilter } from '../protocol/call.ts'
+import type { ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type { TaskState } from '../protocol/reply.ts'
 import type {
@@ -22,7 +22,6 @@ import type {
   Completion,
   Discovery,
   GetPromptResult,
-  InputRequests,
   InputResponses,
   Prompt,
   ReadResourceResult,
@@ -30,9 +29,9 @@ import type {
   ResourceTemplate,
   Tool,
 } from '../protocol/wire.ts'
+import type { RoundResult } from './flow.ts'
 import { advance, runFlow, sendRound } from './flow.ts'
-import type { DriveResult, FlowOptions, Flows, TaskMode } from './flow-options.ts'
-import type { Peer } from './peer.ts'
+import type { DriveResult, FlowOptions, TaskMode } from './flow-options.ts'
 import {
   answer,
   assertAlive,
@@ -44,20 +43,13 @@ import {
   type ResourceRequest,
 } from './pending.ts'
 import type { RoundPolicy } from './policy.ts'
+import type { Flows, Peer } from './port.ts'
 import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
+import type { CompleteRequest, ReadOptions } from './reader.ts'
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
 import { listTasks, type TaskHandle, type TaskRequestOptions, taskHandle } from './task/strategy.ts'
-
-export interface ReadOptions {
-  /** Cancels the request. Default: none. */
-  readonly signal?: AbortSignal
-  /** The time for one request. Default: the client's. */
-  readonly timeoutMs?: number
-  /** Sends the request even if the cache has its result. Default: `false`. */
-  readonly fresh?: boolean
-}
 
 export interface DriveOptions extends FlowOptions {
   /** The kinds of questions that the server may ask in this call. Default: forms, URLs and whatever has a handler. */
@@ -77,23 +69,6 @@ export interface RoundOptions
   readonly requestState?: string
   /** The kinds of questions that the server may ask in this round. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
-}
-
-/** What one round returns. */
-export type RoundResult<R extends FlowRequest = FlowRequest> =
-  | { readonly resultType: 'complete'; readonly result: FlowResult<R> }
-  | {
-      readonly resultType: 'input_required'
-      /** Empty where the server only asks for a retry. */
-      readonly inputRequests: InputRequests
-      readonly requestState?: string
-    }
-
-export interface CompleteRequest {
-  readonly ref: CompleteRef
-  readonly argument: { readonly name: string; readonly value: string }
-  /** Arguments whose values are already known. */
-  readonly known?: Readonly<Record<string, string>>
 }
 
 export interface Client extends AsyncDisposable {

@@ -8,6 +8,7 @@ import { cleanText } from '../form/clean-text.ts'
 import { type Clock, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import { callable, defineOptions, flag, type OptionsOf, unchecked } from '../options.ts'
+import { decodeDiscovery } from '../protocol/common/received.ts'
 import { guardObserver, type Observer } from '../protocol/observer.ts'
 import type { Received, WireError } from '../protocol/reply.ts'
 import type { Discovery, ListRootsResult } from '../protocol/wire.ts'
@@ -16,23 +17,17 @@ import { type Client, createClient } from './client.ts'
 import {
   chooseDialect,
   DIALECTS,
+  HANDSHAKE_VERSIONS,
   isDraft,
   type Revision,
-  SESSION_VERSIONS,
   sessionCapabilities,
   sessionDialect,
 } from './dialect.ts'
-import { LIMIT_OPTIONS, type Limits, type TaskMode, withLimits } from './flow-options.ts'
-import {
-  type ClientInfo,
-  createPeer,
-  type HeaderSource,
-  MAX_MESSAGE,
-  type Peer,
-  PeerError,
-  type SendOptions,
-} from './peer.ts'
+import type { TaskMode } from './flow-options.ts'
+import { LIMIT_OPTIONS, type Limits, withLimits } from './limits.ts'
+import { createPeer, MAX_MESSAGE, PeerError } from './peer.ts'
 import type { RoundPolicy } from './policy.ts'
+import type { ClientInfo, HeaderSource, Peer, SendOptions } from './port.ts'
 import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { createCache, noCache } from './reader.ts'
 import { openSession } from './session/session.ts'
@@ -269,7 +264,7 @@ const OLDER_STATUSES = new Set<unknown>([400, 404, 405, 406, 415])
 /** Sets the dialect of the peer, and its channel where there is a session. */
 async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discovery> {
   const { mode = 'auto' } = options
-  if (mode === '2026-07-28') return discoverOnly(peer, options)
+  if (chooseDialect([mode])) return discoverOnly(peer, options)
   if (mode !== 'auto') return initialize(peer, [mode], options)
   const finding = await probe(peer, options)
   if (finding.kind === 'rounds') return finding.discovery
@@ -312,7 +307,7 @@ async function discoverOnly(peer: Peer, options: Negotiation): Promise<Discovery
   const { offered, cause } = finding
   if (cause?.code === 'PEER_UNREACHABLE' || cause?.code === 'LIMIT_CLIENT_TIMEOUT') throw cause
   const found = offered ? `it speaks ${listVersions(offered)}` : `server/discover failed: ${reasonOf(cause)}`
-  const detail = `The server does not speak 2026-07-28, the only revision that mode allows; ${found}. With mode: 'auto' this client also tries older revisions.`
+  const detail = `The server does not speak ${peer.dialect.version}, the only revision that mode allows; ${found}. With mode: 'auto' this client also tries older revisions.`
   throw new RondoError('PEER_REVISION', detail, { cause })
 }
 
@@ -321,7 +316,7 @@ function sessionVersions(
   offered: readonly unknown[] = [],
   { drafts = true }: Negotiation,
 ): readonly Revision[] {
-  const spoken = SESSION_VERSIONS.filter((one) => drafts || !isDraft(one))
+  const spoken = HANDSHAKE_VERSIONS.filter((one) => drafts || !isDraft(one))
   const shared = spoken.filter((one) => offered.includes(one))
   return shared.length > 0 ? shared : [...spoken].sort((a, b) => Number(isDraft(a)) - Number(isDraft(b)))
 }
@@ -331,7 +326,7 @@ async function initialize(
   accepts: readonly Revision[],
   options: Negotiation,
 ): Promise<Discovery> {
-  const [version = '2025-11-25'] = accepts
+  const [version = HANDSHAKE_VERSIONS[0]] = accepts
   const offered = draftsFor(peer, options)
   const hand = {
     version,
@@ -377,7 +372,7 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
   }
   if (received.kind === 'absent') return { kind: 'older', cause: received.cause }
   if (received.kind === 'error') return { kind: 'older', cause: new PeerError(received.error) }
-  const discovery = received.kind === 'complete' ? peer.dialect.decodeDiscovery(received.result) : undefined
+  const discovery = received.kind === 'complete' ? decodeDiscovery(received.result) : undefined
   if (discovery === undefined) {
     return {
       kind: 'older',
@@ -451,7 +446,7 @@ function noSharedVersion(offered: readonly unknown[] | undefined, cause: RondoEr
     const detail = `The server refuses initialize: ${reason}. A proxy in front of it seems to share one session among its clients; restart the proxy, or run one for this client.`
     return new RondoError('PEER_REVISION', detail, { cause })
   }
-  const ours = [...DIALECTS.map(({ version }) => version), ...SESSION_VERSIONS].join(', ')
+  const ours = [...DIALECTS.map(({ version }) => version), ...HANDSHAKE_VERSIONS].join(', ')
   const finding = offered
     ? `The server speaks ${listVersions(offered)}, and initialize failed: ${reason}`
     : `The server knows neither server/discover nor initialize, which failed: ${reason}`

@@ -1,109 +1,62 @@
 /**
- * The revisions the client speaks, best first. A dialect is one object with everything that differs: its codec, its tasks,
- * its questions. Besides `protocol/` and `drafts/`, only `session/` knows wire fields: handshake, streams, pushed questions.
+ * The revisions that the client speaks, best first. Each combines the client's half of a codec with its way to handle
+ * tasks. Besides `protocol/` and `drafts/`, only `session/` knows wire fields: handshake, streams, pushed questions.
  */
 
-import { DRAFT } from '../drafts/draft-2026-v1/client.ts'
+import { DRAFT_2026_V1, DRAFT_VERSION } from '../drafts/draft-2026-v1/codec.ts'
+import { DRAFT_TASKS } from '../drafts/draft-2026-v1/tasks.ts'
 import { TURNS } from '../drafts/turns/client.ts'
 import { experimentalOf } from '../drafts/turns/wire.ts'
 import { isRecord } from '../lib/json.ts'
-import type { Call, FlowCall, Listing, RequestId } from '../protocol/call.ts'
-import type { ParamHeader } from '../protocol/common/headers.ts'
-import { methodOf } from '../protocol/common/json-rpc.ts'
-import {
-  decodeCompletion,
-  decodeDiscovery,
-  decodeNotification,
-  decodePage,
-  subscriptionOf,
-} from '../protocol/common/received.ts'
-import type { Notice, Received } from '../protocol/reply.ts'
-import {
-  decodeResponse as decodeOlder,
-  encodeRequest as encodeOlder,
-} from '../protocol/rev-2025-11-25/client.ts'
-import { hasTasks } from '../protocol/rev-2025-11-25/decode.ts'
-import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
-import { decodeResponse, encodeCancel, encodeRequest } from '../protocol/rev-2026-07-28/client.ts'
-import type { ClientCapabilities, Completion, Discovery, Page } from '../protocol/wire.ts'
-import { DECLARED_TASKS, NO_TASKS, PUSHED_TASKS, type TaskStrategy } from './task/strategy.ts'
-import type { RequestBuffer } from './transport/transport.ts'
+import type { SessionCodec } from '../protocol/codec.ts'
+import { CODECS, type PublishedVersion } from '../protocol/revisions.ts'
+import type { ClientCapabilities } from '../protocol/wire.ts'
+import type { Dialect } from './port.ts'
+import { DECLARED_TASKS, NO_TASKS, PUSHED_TASKS } from './task/strategy.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 
-export interface Dialect {
-  readonly version: string
-  readonly tasks: TaskStrategy
-  /** Whether arguments that a tool marks are mirrored into headers. */
-  readonly mirrorsArguments: boolean
-  methodOf(call: Call): string
-  encodeRequest(
-    call: Call,
-    mirrored?: readonly ParamHeader[],
-  ): { body: string; headers: Readonly<Record<string, string>> }
-  /** The id of a request that continues an earlier one under its id. */
-  legId?(body: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>>): RequestId | undefined
-  /** `maxSize` is that of all requests in it together. */
-  createBuffer?(maxSize: number): RequestBuffer
-  encodeCancel(id: string | number): string
-  decodeResponse(
-    call: Call,
-    message: unknown,
-  ): Received | { readonly kind: 'invalid'; readonly problem: string }
-  decodeNotification(message: unknown): Notice | undefined
-  subscriptionOf(message: unknown): unknown
-  decodePage(listing: Listing, result: Fields): Page | undefined
-  decodeDiscovery(result: Fields): Discovery | undefined
-  decodeCompletion(result: Fields): Completion | undefined
-}
+/** A revision that a client can be told to speak. */
+export type Revision = PublishedVersion | typeof DRAFT_VERSION
 
-const REV_2026_07_28: Dialect = {
-  version: '2026-07-28',
-  tasks: DECLARED_TASKS,
-  mirrorsArguments: true,
-  methodOf,
-  encodeRequest,
-  encodeCancel,
-  decodeResponse,
-  decodeNotification,
-  subscriptionOf,
-  decodePage,
-  decodeDiscovery,
-  decodeCompletion,
-}
+const REQUEST_DIALECTS: readonly Dialect[] = CODECS.filter(({ kind }) => kind === 'request').flatMap(
+  ({ versions, client }) =>
+    versions.map((version) => ({ ...client, version, tasks: DECLARED_TASKS, mirrorsArguments: true })),
+)
 
-export const DIALECTS: readonly [Dialect, ...Dialect[]] = [REV_2026_07_28]
+/** The revisions in which every request stands alone, best first. */
+export const DIALECTS = REQUEST_DIALECTS as readonly [Dialect, ...Dialect[]]
 
 /** The best dialect both sides speak. */
 export function chooseDialect(versions: readonly unknown[]): Dialect | undefined {
   return DIALECTS.find(({ version }) => versions.includes(version))
 }
 
-/** A revision that a client can be told to speak. */
-export type Revision =
-  | '2026-07-28'
-  | 'DRAFT-2026-v1'
-  | '2025-11-25'
-  | '2025-06-18'
-  | '2025-03-26'
-  | '2024-11-05'
-
-const SESSION_BASE: Dialect = { ...REV_2026_07_28, mirrorsArguments: false }
+const SESSION_CODECS: readonly SessionCodec[] = [
+  DRAFT_2026_V1,
+  ...CODECS.filter((codec) => codec.kind === 'session'),
+]
 
 /** The revisions that begin with a handshake, best first. */
-export const SESSION_VERSIONS = [DRAFT.version, ...VERSIONS] as readonly [Revision, ...Revision[]]
+export const HANDSHAKE_VERSIONS = SESSION_CODECS.flatMap(({ versions }) => versions) as unknown as readonly [
+  Revision,
+  ...Revision[],
+]
 
 /** True if the revision is a draft. */
 export function isDraft(version: string): boolean {
-  return version === DRAFT.version
+  return version === DRAFT_VERSION
 }
 
-/** Whether input requests come in results, with a state to echo, so that no request needs a session. */
+/** Whether input requests come in results, with a state to echo, so no request needs a session. */
 export function hasRounds(version: string): boolean {
-  return version === DRAFT.version || chooseDialect([version]) !== undefined
+  return isDraft(version) || chooseDialect([version]) !== undefined
 }
 
-/** What a client declares in a handshake. `drafts`: that it echoes `state`; `turns`: that it takes questions in turns as well. */
+/**
+ * The capabilities that a client declares in a handshake. With `drafts` it declares that it echoes `state`, with `turns`
+ * that it takes questions in turns as well.
+ */
 export function sessionCapabilities(
   given: ClientCapabilities | undefined,
   { drafts, turns }: { readonly drafts: boolean; readonly turns: boolean },
@@ -112,15 +65,16 @@ export function sessionCapabilities(
 }
 
 /**
- * The dialect of a revision that begins with a handshake. `DRAFT-2026-v1` has rounds, the others push their questions. With
+ * The dialect of a revision that begins with a handshake. The draft has rounds, the others push their questions. With
  * `turns` the events of each stream show whether the server asks in turns: it has no way to declare so.
  */
 export function sessionDialect(version: string, capabilities: Fields, turns: boolean): Dialect {
-  if (version === DRAFT.version)
-    return { ...SESSION_BASE, ...DRAFT, tasks: offersTasks(capabilities) ? DRAFT.tasks : NO_TASKS }
-  const codec = turns ? TURNS : { encodeRequest: encodeOlder, decodeResponse: decodeOlder }
-  const tasks = hasTasks(version) && offersTasks(capabilities) ? PUSHED_TASKS : NO_TASKS
-  return { ...SESSION_BASE, version, tasks, ...codec }
+  const codec = SESSION_CODECS.find(({ versions }) => versions.includes(version)) ?? SESSION_CODECS[1]
+  if (codec === undefined) throw new TypeError(`No revision with sessions speaks ${version}`)
+  const offered = codec.dialect(version).tasks && offersTasks(capabilities)
+  const pushed = { ...codec.client, ...(turns && !codec.draft && TURNS) }
+  const tasks = codec.draft ? DRAFT_TASKS : PUSHED_TASKS
+  return { ...pushed, version, tasks: offered ? tasks : NO_TASKS, mirrorsArguments: false }
 }
 
 /** Whether the server accepts tool calls as tasks. */

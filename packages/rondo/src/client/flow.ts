@@ -5,13 +5,15 @@
  */
 
 import { RondoError } from '../errors.ts'
-import { cleanText } from '../form/clean-text.ts'
+import { cleanText, displayText } from '../form/clean-text.ts'
 import { sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Received } from '../protocol/reply.ts'
-import type { RoundResult } from './client.ts'
-import { type DriveResult, type Driving, type Flows, sendOptions, withLimits } from './flow-options.ts'
-import { MAX_MESSAGE, openLeg, PeerError, type SendOptions } from './peer.ts'
+import type { InputRequests } from '../protocol/wire.ts'
+import type { DriveResult } from './flow-options.ts'
+import type { Limits } from './limits.ts'
+import { withLimits } from './limits.ts'
+import { MAX_MESSAGE, openLeg, PeerError } from './peer.ts'
 import {
   becomeTask,
   deadlineOf,
@@ -24,10 +26,21 @@ import {
   type PendingCall,
   pauseOf,
 } from './pending.ts'
+import type { Driving, Flows, SendOptions } from './port.ts'
 import { answerableKinds } from './question.ts'
-import { createPushedRounds, fulfil, takeRound, vetRound } from './round.ts'
+import { createPushedRounds, declare, fulfil, takeRound, vetRound } from './round.ts'
 import { followTask } from './task/follow.ts'
 import { dropTask } from './task/strategy.ts'
+
+/** The outcome of one round. */
+export type RoundResult<R extends FlowRequest = FlowRequest> =
+  | { readonly resultType: 'complete'; readonly result: FlowResult<R> }
+  | {
+      readonly resultType: 'input_required'
+      /** Empty where the server only asks for a retry. */
+      readonly inputRequests: InputRequests
+      readonly requestState?: string
+    }
 
 /** Runs a call to its end from any round; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
@@ -225,4 +238,36 @@ async function sendLeg(flows: Flows, leg: FlowLeg, options: SendOptions): Promis
   await flows.refreshTools(options)
   if (tools.taskSupport(leg.target) !== 'required') return received
   return peer.send({ ...leg, task: {} }, { ...options, mirrored })
+}
+
+/** The options of every request of a call. */
+function sendOptions(
+  flows: Flows,
+  { request }: PendingCall,
+  options: Driving,
+  limits: Limits,
+  deadlineAt: number,
+): SendOptions {
+  const { onProgress, onLog, logLevel } = options
+  return {
+    signal: options.signal,
+    timeoutMs: limits.timeoutMs,
+    deadlineAt,
+    countHumanTime: limits.countHumanTime,
+    capabilities: declare(flows, options.kinds, request.method),
+    progress: onProgress !== undefined,
+    logLevel: logLevel ?? (onLog && 'info'),
+    trace: options.trace,
+    meta: options.meta,
+    onNotice(notice) {
+      if (notice.kind === 'progress') return onProgress?.({ ...notice, message: toShown(notice.message) })
+      if (notice.kind === 'log')
+        return onLog?.({ ...notice, data: toShown(notice.data), logger: toShown(notice.logger) })
+    },
+  }
+}
+
+/** Cleans text for display; other data stays as it is. */
+function toShown<T>(value: T): T {
+  return (typeof value === 'string' ? displayText(value) : value) as T
 }

@@ -12,95 +12,14 @@ import { RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
 import { type Clock, sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
-import type { Call, Envelope, ListenFilter, RequestId } from '../protocol/call.ts'
-import type { ParamHeader } from '../protocol/common/headers.ts'
-import type { Observer, OperationEnd } from '../protocol/observer.ts'
-import type { Notice, Received, WireError } from '../protocol/reply.ts'
-import { type ClientCapabilities, type Discovery, LOG_LEVELS, type LogLevel } from '../protocol/wire.ts'
-import type { Dialect } from './dialect.ts'
-import type { Limits } from './flow-options.ts'
-import type { Asker, Flight } from './session/inbox.ts'
-import { guard, type Outgoing, type ResponseHead, type Transport } from './transport/transport.ts'
-
-type Body<C> = C extends Call ? Omit<C, keyof Envelope> : never
-/** A call without its envelope. */
-type CallBody = Body<Call>
-
-export interface SendOptions {
-  readonly signal?: AbortSignal
-  readonly timeoutMs?: number
-  readonly deadlineAt?: number
-  readonly capabilities?: ClientCapabilities
-  readonly mirrored?: readonly ParamHeader[]
-  /** Asks the server for log messages of this level and above. */
-  readonly logLevel?: LogLevel
-  /** Asks the server for progress. */
-  readonly progress?: boolean
-  readonly trace?: Readonly<Record<string, string>>
-  /** Sent in `_meta`, beside the keys of the protocol. */
-  readonly meta?: Readonly<Record<string, unknown>>
-  readonly endless?: boolean
-  readonly onNotice?: (notice: Notice) => unknown
-  /** Has a question answered that an older server sends while it works on the request. */
-  readonly onQuestion?: Asker
-  /** Whether the deadline counts the time in which somebody is asked. */
-  readonly countHumanTime?: boolean
-  readonly onHead?: (head: ResponseHead) => void
-}
-
-export interface ClientInfo {
-  readonly name: string
-  readonly version: string
-  readonly title?: string
-}
-
-/** Headers for every HTTP request; a function is called before each. */
-export type HeaderSource =
-  | Readonly<Record<string, string>>
-  | (() => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
-
-interface PeerOptions {
-  readonly transport: Transport
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly info: ClientInfo
-  /** Sent with every HTTP request, for authentication. */
-  readonly headers?: HeaderSource
-  readonly onWarning: (text: string) => void
-  /** Telemetry. It never throws. */
-  readonly observer?: Observer
-}
-
-/** How requests reach the server: each on its own, or in a session. */
-export interface PeerChannel {
-  /** Sends a request and returns its response. */
-  exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
-  /** Reports changes until the signal is aborted or some may have been missed. Absent where a subscription is a request. */
-  listen?(filter: ListenFilter, options: Pick<SendOptions, 'signal' | 'onNotice'>): Promise<never>
-  /** Answers questions of the flight's task on whatever stream they arrive. Returns the function that stops it. */
-  follow?(flight: Flight): () => void
-  /** Sends a request of this session that is no call, and returns its result. */
-  ask?(
-    method: string,
-    params: Readonly<Record<string, unknown>>,
-    options: Pick<SendOptions, 'signal' | 'timeoutMs'>,
-  ): Promise<Readonly<Record<string, unknown>>>
-  /** What the server said of itself in the handshake. */
-  readonly discovery?: Discovery
-  close(): Promise<void>
-}
-
-export interface Peer extends PeerOptions {
-  dialect: Dialect
-  transport: Transport
-  channel: PeerChannel
-  /** Aborted when this client is closed. */
-  readonly closed: AbortSignal
-  /** Returns an id that was never used on this connection. */
-  nextId(): number
-  send(body: CallBody, options?: SendOptions): Promise<Received>
-  close(): Promise<void>
-}
+import type { Call, RequestId } from '../protocol/call.ts'
+import { encodeCancel } from '../protocol/common/json-rpc.ts'
+import { decodeNotification, subscriptionOf } from '../protocol/common/received.ts'
+import type { OperationEnd } from '../protocol/observer.ts'
+import type { Received, WireError } from '../protocol/reply.ts'
+import { LOG_LEVELS } from '../protocol/wire.ts'
+import type { CallBody, Dialect, HeaderSource, Leg, Peer, PeerOptions, SendOptions } from './port.ts'
+import { guard, type Outgoing } from './transport/transport.ts'
 
 export function createPeer(options: PeerOptions, dialect: Dialect): Peer {
   const legs = new Set<Leg>()
@@ -234,7 +153,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     endless: sending.endless,
     repeatable: !(call.kind === 'flow' && call.method === 'tools/call'),
     poll: call.kind === 'task' && call.action === 'get',
-    cancel: dialect.encodeCancel(call.id),
+    cancel: encodeCancel(call.id),
     buffer: dialect.createBuffer?.(limits.maxQuestionSize + limits.maxStateBytes),
     onNotification,
     onHead: sending.onHead,
@@ -256,7 +175,7 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
 }
 
 function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message: unknown): void {
-  const notice = peer.dialect.decodeNotification(message)
+  const notice = decodeNotification(message)
   if (notice === undefined) return
   if (notice.kind === 'progress') {
     if (notice.token !== call.id || call.progressToken === undefined) return
@@ -266,7 +185,7 @@ function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message:
     if (call.logLevel === undefined) return
     if (LOG_LEVELS.indexOf(notice.level) < LOG_LEVELS.indexOf(call.logLevel)) return
   } else {
-    if (call.kind !== 'listen' || peer.dialect.subscriptionOf(message) !== call.id) return
+    if (call.kind !== 'listen' || subscriptionOf(message) !== call.id) return
     leg.relax()
   }
   void guard(
@@ -281,20 +200,6 @@ interface LegTimes {
   readonly deadlineAt?: number
   /** Whether the deadline counts the time in which somebody is asked. */
   readonly countHumanTime?: boolean
-}
-
-/** The time of one request. Its signal is aborted when the request or the whole call takes too long, or the caller aborts. */
-export interface Leg {
-  readonly signal: AbortSignal
-  /** Restarts the request's own timeout, never the deadline: the server reported progress. */
-  touch(): void
-  /** Stops the clock while somebody is asked. Returns the function that starts it again. */
-  pause(): () => void
-  /** Ends the time limit: a subscription was accepted. */
-  relax(): void
-  abort(reason: unknown): void
-  /** Releases the timer; the request is over. */
-  end(): void
 }
 
 export function openLeg(clock: Clock, times: LegTimes, outer?: AbortSignal): Leg {

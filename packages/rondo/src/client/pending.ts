@@ -19,7 +19,7 @@ import type {
   InputResponses,
   ReadResourceResult,
 } from '../protocol/wire.ts'
-import type { Limits } from './flow-options.ts'
+import type { Limits } from './limits.ts'
 import { answerProblem } from './question.ts'
 
 export interface ToolRequest {

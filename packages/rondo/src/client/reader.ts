@@ -3,11 +3,28 @@
 import { RondoError } from '../errors.ts'
 import type { Clock } from '../lib/clock.ts'
 import { isRecord, measureJson } from '../lib/json.ts'
-import type { Listing } from '../protocol/call.ts'
+import type { CompleteRef, Listing } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
+import { decodeCompletion, decodeDiscovery, decodePage } from '../protocol/common/received.ts'
 import type { CacheHint, Completion, Discovery, Page, Tool } from '../protocol/wire.ts'
-import type { CompleteRequest, ReadOptions } from './client.ts'
-import { type Peer, PeerError, type SendOptions } from './peer.ts'
+import { PeerError } from './peer.ts'
+import type { Peer, SendOptions, TaskSupport, ToolBook } from './port.ts'
+
+export interface ReadOptions {
+  /** Cancels the request. Default: none. */
+  readonly signal?: AbortSignal
+  /** The time for one request. Default: the client's. */
+  readonly timeoutMs?: number
+  /** Sends the request even if the cache has its result. Default: `false`. */
+  readonly fresh?: boolean
+}
+
+export interface CompleteRequest {
+  readonly ref: CompleteRef
+  readonly argument: { readonly name: string; readonly value: string }
+  /** Arguments whose values are already known. */
+  readonly known?: Readonly<Record<string, string>>
+}
 
 interface CachedReader {
   list(listing: Listing, options?: ReadOptions): Promise<Page['items']>
@@ -43,13 +60,13 @@ export function createReader(peer: Peer, cache: Cache, tools: ToolBook, base: Se
       cached('discover', options.fresh, async () => {
         if (peer.channel.discovery) return [peer.channel.discovery, {}]
         const result = await sendForResult(peer, { kind: 'discover' }, sending(options))
-        const discovery = peer.dialect.decodeDiscovery(result) ?? invalid('server/discover')
+        const discovery = decodeDiscovery(result) ?? invalid('server/discover')
         return [discovery, discovery]
       }),
     async complete({ ref, argument, known = {} }, options = {}) {
       const call = { kind: 'complete', ref, argument, context: known } as const
       const result = await sendForResult(peer, call, sending(options))
-      return peer.dialect.decodeCompletion(result) ?? invalid('completion/complete')
+      return decodeCompletion(result) ?? invalid('completion/complete')
     },
   }
 }
@@ -131,7 +148,7 @@ async function fetchPage(
     options,
   )
   if (received.kind === 'error') throw new PeerError(received.error)
-  const page = received.kind === 'complete' ? peer.dialect.decodePage(listing, received.result) : undefined
+  const page = received.kind === 'complete' ? decodePage(listing, received.result) : undefined
   if (page === undefined) throw new RondoError('PEER_BAD_RESPONSE', `The list of ${listing} is not valid`)
   return page
 }
@@ -168,20 +185,6 @@ export function createCache(clock: Clock): Cache {
 }
 
 export const noCache: Cache = { get: () => undefined, put() {}, forget() {} }
-
-/** What is known of the server's tools: which arguments are mirrored into headers, and which tools run as tasks. */
-export interface ToolBook {
-  /** Records the tools of a fresh list and returns the usable ones. Tools with bad header annotations are reported. */
-  learn(tools: readonly Tool[], mirrors?: boolean): Tool[]
-  /** Whether the tools were listed. */
-  readonly learned: boolean
-  /** Undefined for a tool that was never listed. */
-  mirrored(name: string): readonly ParamHeader[] | undefined
-  /** What the tool declares about tasks; undefined for a tool that was never listed. */
-  taskSupport(name: string): TaskSupport | undefined
-}
-
-type TaskSupport = 'required' | 'optional' | 'forbidden'
 
 function supportOf({ execution }: Tool): TaskSupport {
   const said = isRecord(execution) ? execution.taskSupport : undefined

@@ -6,13 +6,19 @@ import { isLoopback } from '../lib/address.ts'
 import { orAbort } from '../lib/clock.ts'
 import { isRecord, measureJson } from '../lib/json.ts'
 import { kindOf, type QuestionKind, readTrace } from '../protocol/common/request.ts'
-import type { InputRequest, InputRequests, InputResponse, JsonSchema } from '../protocol/wire.ts'
-import type { Driving, Flows, Limits } from './flow-options.ts'
-import type { Peer } from './peer.ts'
+import { TASKS_EXTENSION } from '../protocol/reply.ts'
+import type {
+  ClientCapabilities,
+  InputRequest,
+  InputRequests,
+  InputResponse,
+  JsonSchema,
+} from '../protocol/wire.ts'
+import type { Limits } from './limits.ts'
 import { type AskedRound, answer, ask, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
 import { applyPolicies } from './policy.ts'
-import { type Answers, type AskInfo, answerableKinds, callHandler } from './question.ts'
-import type { Asker } from './session/inbox.ts'
+import type { Driving, Flows, Peer, PushedRounds } from './port.ts'
+import { type Answers, type AskInfo, answerableKinds, callHandler, capabilitiesFor } from './question.ts'
 
 export async function takeRound<R extends FlowRequest>(
   { peer, policies }: Flows,
@@ -221,14 +227,16 @@ function infoOf(
   return { key, server, request, round, index, count, signal }
 }
 
-/**
- * Questions that an older server sends while it works on a call, as rounds of that call with the same limits, checks,
- * policies and handlers (C5). The server waits for the answers, so the call cannot be stored.
- */
-export interface PushedRounds {
-  /** How often the server has asked in this call. */
-  readonly rounds: number
-  readonly take: Asker
+/** The capabilities a request declares: what may be asked, and that a tool call may become a task. */
+export function declare(
+  { tasks }: Pick<Flows, 'tasks'>,
+  kinds: ReadonlySet<QuestionKind>,
+  method: FlowRequest['method'],
+): ClientCapabilities {
+  const asked = capabilitiesFor(kinds)
+  return tasks === 'off' || method !== 'tools/call'
+    ? asked
+    : { ...asked, extensions: { [TASKS_EXTENSION]: {} } }
 }
 
 export function createPushedRounds(

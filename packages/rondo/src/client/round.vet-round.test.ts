@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import type { QuestionKind } from '../protocol/common/request.ts'
 import type { InputRequest, InputRequests } from '../protocol/wire.ts'
-import { LIMITS, withLimits } from './flow-options.ts'
+import { LIMITS, withLimits } from './limits.ts'
 import { QUESTION_KINDS } from './question.ts'
 import { vetRound } from './round.ts'
 

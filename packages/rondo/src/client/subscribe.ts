@@ -10,7 +10,8 @@ import { measureJson } from '../lib/json.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
-import { type Peer, PeerError, type SendOptions } from './peer.ts'
+import { PeerError } from './peer.ts'
+import type { Peer, SendOptions } from './port.ts'
 
 export type ServerChange =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>

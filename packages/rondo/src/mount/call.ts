@@ -11,14 +11,9 @@ import { RondoError } from '../errors.ts'
 import type { Log } from '../log/log.ts'
 import type { FlowCall, Line, TaskCall } from '../protocol/call.ts'
 import { checkNameHeader } from '../protocol/common/headers.ts'
-import {
-  CLIENT_CAPABILITIES,
-  CLIENT_INFO,
-  LOG_LEVEL,
-  PROTOCOL_VERSION,
-  UNSTATED_VERSION,
-} from '../protocol/common/json-rpc.ts'
+import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '../protocol/common/json-rpc.ts'
 import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
+import { LATEST_VERSION, UNSTATED_VERSION } from '../protocol/revisions.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import { isForUs, type Passage } from './passage.ts'
 
@@ -55,14 +50,12 @@ function metaOf({ mcpReq }: ServerContext): RequestMeta {
   return mcpReq.envelope ?? {}
 }
 
-const FIRST_WITH_ROUNDS = '2026-07-28'
-
 /**
  * True for a client of a revision without rounds, which the official server asks on our behalf over its connection. The
  * version of the connection decides: on such a connection nobody checks what a request declares about itself.
  */
 export function isOlder(server: Passage['server']): boolean {
-  return (server.getNegotiatedProtocolVersion() ?? '') < FIRST_WITH_ROUNDS
+  return (server.getNegotiatedProtocolVersion() ?? '') < LATEST_VERSION
 }
 
 export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext, log: Log): FlowCall {

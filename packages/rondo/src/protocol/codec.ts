@@ -1,6 +1,6 @@
 /**
- * What a revision of the protocol implements, and the list of revisions. Serving and carrying know a revision through
- * these interfaces alone: a new revision is a folder and one line in `CODECS`.
+ * The interfaces that a revision of the protocol implements. Everything outside of its folder knows a revision through
+ * these alone; `revisions.ts` has the list.
  *
  * There are two kinds. In a revision of kind `request` every request says who sends it and stands alone. In one of kind
  * `session` the client introduces itself once, with `initialize`, and the versions of the kind differ in details only.
@@ -9,10 +9,10 @@
 import type { RondoError } from '../errors.ts'
 import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } from './call.ts'
 import type { ParamHeader, RequestHeaders } from './common/headers.ts'
+import type { EncodedRequest } from './common/json-rpc.ts'
+import type { DecodedResponse } from './common/received.ts'
 import type { AnswerLimits } from './common/request.ts'
 import type { OlderReply, Reply, TaskState } from './reply.ts'
-import { REV_2025_11_25 } from './rev-2025-11-25/encode.ts'
-import { REV_2026_07_28 } from './rev-2026-07-28/encode.ts'
 import type { InputRequest, ServerInfo } from './wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
@@ -23,7 +23,7 @@ export type RequestMessage =
   | { readonly kind: 'notification'; readonly method: string; readonly params: Params }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
-/** What decoding needs of the service. */
+/** The service's settings that decoding depends on. */
 export interface DecodeContext {
   readonly supportedVersions: readonly string[]
   /** The versions named to a client that asks for another one. Default: the supported versions. */
@@ -34,7 +34,7 @@ export interface DecodeContext {
   readonly tasks?: boolean
 }
 
-/** What encoding needs of the service. */
+/** The service's settings that encoding depends on. */
 export interface EncodeContext {
   readonly serverInfo: ServerInfo
 }
@@ -46,6 +46,15 @@ export interface RequestCodec {
   /** `headers` are given over HTTP only. */
   decode(message: unknown, headers: RequestHeaders | undefined, context: DecodeContext): RequestMessage
   encodeReply(id: RequestId, reply: Reply, context: EncodeContext): string
+  readonly client: ClientCodec
+}
+
+/** The client's half of a revision. */
+export interface ClientCodec {
+  methodOf(call: Call): string
+  /** `mirrored` are the arguments that headers repeat, in revisions that have such headers. */
+  encodeRequest(call: Call, mirrored?: readonly ParamHeader[]): EncodedRequest
+  decodeResponse(call: Call, message: unknown): DecodedResponse
 }
 
 /** A message of a session. */
@@ -56,9 +65,9 @@ export type SessionMessage =
   | { readonly kind: 'answer'; readonly id: RequestId; readonly answer: PeerAnswer }
   | { readonly kind: 'refused'; readonly id: RequestId | null; readonly error: RondoError }
 
-/** What a request to a client says about where it comes from. */
+/** The task and the trace that a request to a client belongs to. */
 export interface RequestOrigin {
-  /** The task that asks. */
+  /** The id of the task that asks. */
   readonly task?: string
   /** `traceparent` and its companions (SEP-414). */
   readonly trace?: Readonly<Record<string, string>>
@@ -91,12 +100,10 @@ export interface SessionCodec {
    */
   readonly draft?: true
   dialect(version: string): SessionDialect
+  readonly client: ClientCodec
 }
 
 export type Codec = RequestCodec | SessionCodec
-
-/** The published revisions, newest first. */
-export const CODECS: readonly Codec[] = [REV_2026_07_28, REV_2025_11_25]
 
 /** The revisions of one server, by version. */
 export interface Codecs {
@@ -111,30 +118,6 @@ export interface Codecs {
   session(version: string): SessionDialect
   /** True for a version that begins with `initialize`, whether or not it is served. */
   opensSession(version: string): boolean
-}
-
-/** `eras` lists the codecs that are served, each by its newest version. Default: all. */
-export function createCodecs(codecs: readonly Codec[] = CODECS, eras?: readonly string[]): Codecs {
-  const requests = codecs.filter((codec) => codec.kind === 'request')
-  const sessions = codecs.filter((codec) => codec.kind === 'session')
-  const isOpen = ({ versions: [newest = ''] }: Codec): boolean => eras?.includes(newest) ?? true
-  const served = (some: readonly Codec[]): readonly string[] =>
-    some.filter(isOpen).flatMap(({ versions }) => versions)
-  const [newest = REV_2026_07_28] = requests
-  const dialects = new Map(
-    sessions.flatMap((codec) => codec.versions.map((version) => [version, codec.dialect(version)] as const)),
-  )
-  return {
-    requestVersions: served(requests),
-    sessionVersions: served(sessions),
-    draftVersions: served(sessions.filter(({ draft }) => draft)),
-    requests: new Map(
-      requests.flatMap((codec) => codec.versions.map((version) => [version, codec] as const)),
-    ),
-    newest,
-    session: (version) => dialects.get(version) ?? REV_2025_11_25.dialect(version),
-    opensSession: (version) => dialects.has(version),
-  }
 }
 
 /**

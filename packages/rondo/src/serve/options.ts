@@ -4,14 +4,15 @@
 
 import type { FlowLimits } from '../carry/host.ts'
 import type { MigrationMode } from '../carry/migration.ts'
-import { DRAFT_2026_V1 } from '../drafts/draft-2026-v1/codec.ts'
+import { DRAFT_2026_V1, type DRAFT_VERSION } from '../drafts/draft-2026-v1/codec.ts'
 import { attachTurns } from '../drafts/turns/serve.ts'
 import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
 import { assertOptions, didYouMean, misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import type { LogOptions } from '../log/log.ts'
-import { CODECS, type Codec } from '../protocol/codec.ts'
+import type { Codec } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
+import { CODECS, type PublishedEra } from '../protocol/revisions.ts'
 import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { AttachDraft } from '../session/older.ts'
@@ -155,7 +156,8 @@ export interface TaskOptions {
   leaseMs?: number
 }
 
-export type Era = '2026-07-28' | '2025-11-25' | 'DRAFT-2026-v1'
+/** The versions that work alike, named after the newest of them. */
+export type Era = PublishedEra | typeof DRAFT_VERSION
 
 export interface DraftOptions {
   /**

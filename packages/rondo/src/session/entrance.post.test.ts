@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { startOlder } from '../../../../test/support/older-server.ts'
-import { VERSIONS } from '../protocol/rev-2025-11-25/encode.ts'
+import { VERSIONS } from '../protocol/rev-2025-11-25/codec.ts'
 
 const call = (name: string, id = 7, more: object = {}) => ({
   jsonrpc: '2.0',

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createCodecs } from '../protocol/codec.ts'
+import { createCodecs } from '../protocol/revisions.ts'
 import { createChangeBus } from '../serve/http/subscription.ts'
 import { resolveSessions, type SessionOptions } from './options.ts'
 import { createSessionTable } from './table.ts'

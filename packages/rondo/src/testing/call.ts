@@ -3,6 +3,7 @@
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { encodeHeaderValue } from '../protocol/common/headers.ts'
 import { CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION } from '../protocol/common/json-rpc.ts'
+import { LATEST_VERSION } from '../protocol/revisions.ts'
 import type { ClientCapabilities, InputRequest, InputRequests } from '../protocol/wire.ts'
 
 type Refusal = { readonly action: 'decline' | 'cancel' }
@@ -170,7 +171,6 @@ export interface TestMessage {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
 }
 
-const VERSION = '2026-07-28'
 /** Who calls, as the bench's own authentication reads it. */
 export const PRINCIPAL_HEADER = 'x-test-principal'
 
@@ -199,16 +199,16 @@ export function toRound({ result = {}, error }: TestMessage): TestRound {
 function toRequest({ method, params, principal, capabilities }: Sent, id: number): Request {
   const name = params.name ?? params.uri ?? params.taskId
   const _meta = {
-    [PROTOCOL_VERSION]: VERSION,
+    [PROTOCOL_VERSION]: LATEST_VERSION,
     [CLIENT_CAPABILITIES]: capabilities,
-    [CLIENT_INFO]: { name: 'rondo-testing', version: VERSION },
+    [CLIENT_INFO]: { name: 'rondo-testing', version: LATEST_VERSION },
   }
   return new Request('http://127.0.0.1/mcp', {
     method: 'POST',
     headers: {
       'content-type': 'application/json',
       accept: 'application/json, text/event-stream',
-      'mcp-protocol-version': VERSION,
+      'mcp-protocol-version': LATEST_VERSION,
       'mcp-method': method,
       ...(name !== undefined && { 'mcp-name': encodeHeaderValue(String(name)) }),
       ...(principal ? { [PRINCIPAL_HEADER]: encodeURIComponent(JSON.stringify(principal)) } : {}),

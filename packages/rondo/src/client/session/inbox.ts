@@ -17,25 +17,11 @@ import type { RequestId } from '../../protocol/call.ts'
 import { decodeNotification, decodeQuestion } from '../../protocol/common/received.ts'
 import { type Notice, relatedTask, relatedTaskOf } from '../../protocol/reply.ts'
 import { type Answered, decodeTaskStatus, encodeAnswer } from '../../protocol/rev-2025-11-25/client.ts'
-import type { InputRequest, InputResponse, ListRootsResult } from '../../protocol/wire.ts'
-import type { Leg } from '../peer.ts'
+import type { InputResponse, ListRootsResult } from '../../protocol/wire.ts'
+import type { Flight } from '../port.ts'
 import type { SessionLink } from './send.ts'
 
 type Message = Readonly<Record<string, unknown>>
-
-/** Has a question answered as a round of its call. */
-export type Asker = (question: InputRequest, signal: AbortSignal) => Promise<InputResponse>
-
-/** A request of ours that waits for its response. */
-export interface Flight {
-  readonly leg: Leg
-  /** The task it is about. */
-  readonly task?: string
-  readonly onQuestion?: Asker
-  readonly onNotification?: (message: Message) => void
-  /** Sends the answer to a question of this call. `hasState`: the server may continue the call there, and send what follows. */
-  readonly answer?: (body: string, hasState: boolean) => Promise<void>
-}
 
 export interface Inbox {
   /** Registers a request. Returns the function that removes it. */

@@ -6,10 +6,11 @@ import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import { encodeMessage } from '../../protocol/common/json-rpc.ts'
 import { decodeOutcome, headersOf } from '../../protocol/rev-2025-11-25/client.ts'
-import type { Limits } from '../flow-options.ts'
-import { type HeaderSource, openLeg, PeerError, requestHeaders } from '../peer.ts'
+import type { Limits } from '../limits.ts'
+import { openLeg, PeerError, requestHeaders } from '../peer.ts'
+import type { Flight, HeaderSource } from '../port.ts'
 import type { Outgoing, ResponseHead, StreamMark, Transport } from '../transport/transport.ts'
-import type { Flight, Inbox } from './inbox.ts'
+import type { Inbox } from './inbox.ts'
 
 type Fields = Readonly<Record<string, unknown>>
 

@@ -19,7 +19,8 @@ import {
   type Introduction,
 } from '../../protocol/rev-2025-11-25/client.ts'
 import { type Discovery, type ListRootsResult, LOG_LEVELS, type LogLevel } from '../../protocol/wire.ts'
-import { openLeg, type PeerChannel, PeerError, requestHeaders, type SendOptions } from '../peer.ts'
+import { openLeg, PeerError, requestHeaders } from '../peer.ts'
+import type { PeerChannel, SendOptions } from '../port.ts'
 import { statusError } from '../transport/response-reader.ts'
 import { createInbox, type Inbox } from './inbox.ts'
 import {

@@ -14,16 +14,9 @@ import { cleanText } from '../../form/clean-text.ts'
 import { sleep } from '../../lib/clock.ts'
 import type { TaskState } from '../../protocol/reply.ts'
 import type { InputResponses } from '../../protocol/wire.ts'
-import {
-  type DriveResult,
-  type Driving,
-  declare,
-  type Flows,
-  type Limits,
-  type TaskMode,
-  withLimits,
-} from '../flow-options.ts'
-import { type Leg, MAX_MESSAGE, openLeg, type Peer, PeerError, type SendOptions } from '../peer.ts'
+import type { DriveResult, TaskMode } from '../flow-options.ts'
+import { type Limits, withLimits } from '../limits.ts'
+import { MAX_MESSAGE, openLeg, PeerError } from '../peer.ts'
 import {
   deadlineOf,
   delivered,
@@ -33,10 +26,11 @@ import {
   type PendingCall,
   type PendingTask,
 } from '../pending.ts'
-import { createPushedRounds, type PushedRounds, takeRound } from '../round.ts'
+import type { Driving, Flows, Leg, Peer, PushedRounds, SeenTask, SendOptions } from '../port.ts'
+import { createPushedRounds, declare, takeRound } from '../round.ts'
 import { subscribe } from '../subscribe.ts'
 import { guard, type ResponseHead } from '../transport/transport.ts'
-import { getTask, isTransient, type SeenTask, toDisplay } from './strategy.ts'
+import { getTask, isTransient, toDisplay } from './strategy.ts'
 
 export async function followTask<R extends FlowRequest>(
   flows: Flows,

@@ -17,12 +17,11 @@ import type { TaskCall } from '../../protocol/call.ts'
 import { TASKS_EXTENSION, type TaskState } from '../../protocol/reply.ts'
 import { decodeTaskPage } from '../../protocol/rev-2025-11-25/client.ts'
 import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
-import type { Driving, Flows } from '../flow-options.ts'
-import { type Leg, type Peer, PeerError, type SendOptions } from '../peer.ts'
+import { PeerError } from '../peer.ts'
 import type { FlowLeg } from '../pending.ts'
+import type { Driving, Flows, Peer, PushedRounds, SeenTask, SendOptions, TaskStrategy } from '../port.ts'
 import { answerableKinds } from '../question.ts'
 import { createListBudget } from '../reader.ts'
-import type { PushedRounds } from '../round.ts'
 
 /** A task of the server, known by its id alone. */
 export interface TaskHandle {
@@ -45,34 +44,6 @@ export interface TaskRequestOptions {
   readonly signal?: AbortSignal
   /** The time for one request. Default: the client's. */
   readonly timeoutMs?: number
-}
-
-type AnswerOptions = SendOptions & { readonly requestState?: string }
-
-/** The state of a task, and the `requestState` that came with its questions, in revisions that have one. */
-export type SeenTask = TaskState & { readonly requestState?: string }
-
-export interface TaskStrategy {
-  /** Whether the server can notify the client of changes; otherwise the task is polled. */
-  readonly notifies: boolean
-  /** Whether a key that was answered is never asked again. */
-  readonly answersAreFinal: boolean
-  /** The `task` field of a tool call, if it is to have one. Absent where the client cannot ask for a task. */
-  request?(flows: Flows, tool: string, options: Driving): Promise<FlowLeg['task']>
-  /** Completes a state that came without its result, error or questions. */
-  fill(peer: Peer, task: TaskState, options: SendOptions): Promise<SeenTask>
-  answer(peer: Peer, taskId: string, responses: InputResponses, options: AnswerOptions): Promise<void>
-  cancel(peer: Peer, taskId: string, options: SendOptions): Promise<void>
-  /** Answers questions of the task on whatever stream they arrive. Returns the function that stops it. */
-  follow?(flows: Flows, taskId: string, leg: Leg, rounds: PushedRounds): () => void
-  /** Waits for the next state of a task that asks, where its questions are pushed. */
-  awaitPushed?(
-    flows: Flows,
-    task: TaskState,
-    options: Driving,
-    sending: SendOptions,
-    rounds: PushedRounds,
-  ): Promise<SeenTask>
 }
 
 /** Of 2026-07-28. */

@@ -6,15 +6,6 @@
  * task (D3), with a state to echo. Responses to them have a method of their own and name the task in `_meta` (D4).
  */
 
-import type { Dialect } from '../../client/dialect.ts'
-import {
-  errorOf,
-  fetchContent,
-  hasContent,
-  NO_TASKS,
-  type TaskStrategy,
-  taskField,
-} from '../../client/task/strategy.ts'
 import type { Call, Envelope, TaskCall } from '../../protocol/call.ts'
 import {
   CLIENT_CAPABILITIES,
@@ -34,43 +25,13 @@ import {
   withMeta,
 } from '../../protocol/rev-2025-11-25/client.ts'
 import { decodeResponse as decodeLater } from '../../protocol/rev-2026-07-28/client.ts'
-import { DRAFT_VERSION } from './codec.ts'
 
 interface DraftTaskCall extends TaskCall {
   /** The state that came with the questions. */
   readonly requestState?: string
 }
 
-/** The error for responses to a task that asks nothing: it has its answers or has ended, as the next poll will show. */
-const ASKS_NOTHING = -32602
-
-/** A call may become a task later, whatever its tool declares. */
-const tasks: TaskStrategy = {
-  ...NO_TASKS,
-  async request({ tools }, tool, { taskTtlMs }) {
-    return tools.taskSupport(tool) === 'required' || taskTtlMs !== undefined
-      ? taskField(taskTtlMs)
-      : undefined
-  },
-  fill: async (peer, task, options) =>
-    hasContent(task) || task.status === 'input_required' ? fetchContent(peer, task, options) : task,
-  async answer(peer, taskId, inputResponses, { requestState, ...options }) {
-    const state = requestState !== undefined && { requestState }
-    const error = await errorOf(peer, { action: 'update', taskId, inputResponses, ...state }, options)
-    if (error && error.peer.code !== ASKS_NOTHING) throw error
-  },
-}
-
-/** What a dialect of 2025-11-25 replaces to speak the draft. */
-export const DRAFT: Pick<Dialect, 'version' | 'encodeRequest' | 'decodeResponse' | 'methodOf' | 'tasks'> = {
-  version: DRAFT_VERSION,
-  encodeRequest,
-  decodeResponse,
-  methodOf,
-  tasks,
-}
-
-function encodeRequest(call: Call): EncodedRequest {
+export function encodeRequest(call: Call): EncodedRequest {
   if (call.kind === 'task') return encodeTask(call)
   if (call.kind !== 'flow') return olderRequest(call)
   const params = { ...paramsOf(call), ...taskWishOf(call) }
@@ -86,7 +47,7 @@ function declaringMeta(call: Envelope): Readonly<Record<string, unknown>> {
   return { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }
 }
 
-function methodOf(call: Call): string {
+export function methodOf(call: Call): string {
   return call.kind === 'task' && call.action === 'update' ? 'tasks/input_response' : laterMethod(call)
 }
 
@@ -105,6 +66,6 @@ function encodeTask(call: DraftTaskCall): EncodedRequest {
   }
 }
 
-function decodeResponse(call: Call, message: unknown): DecodedResponse {
+export function decodeResponse(call: Call, message: unknown): DecodedResponse {
   return decodeWithTasks(call, message, decodeLater)
 }

@@ -10,7 +10,7 @@
  * request, and the id of the last event. Pings ask nobody and are answered here.
  */
 
-import type { Dialect } from '../../client/dialect.ts'
+import type { Dialect } from '../../client/port.ts'
 import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord, measureJson } from '../../lib/json.ts'
@@ -155,7 +155,7 @@ function createBuffer(maxSize: number): RequestBuffer {
   }
 }
 
-/** What a dialect of 2025-11-25 replaces to take questions in turns. */
+/** The members of a 2025-11-25 dialect that differ in a client that takes questions in turns. */
 export const TURNS: Pick<Dialect, 'encodeRequest' | 'decodeResponse'> &
   Required<Pick<Dialect, 'legId' | 'createBuffer'>> = { encodeRequest, decodeResponse, legId, createBuffer }
 

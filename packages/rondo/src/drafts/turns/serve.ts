@@ -16,8 +16,9 @@ import { drawId } from '../../lib/random.ts'
 import type { FlowCall, Line, PeerFacts, Principal } from '../../protocol/call.ts'
 import { negotiate, type SessionMessage } from '../../protocol/codec.ts'
 import { isInitialize, rememberedCapabilities } from '../../protocol/common/request.ts'
+import { REV_2025_11_25 } from '../../protocol/rev-2025-11-25/codec.ts'
 import { decode } from '../../protocol/rev-2025-11-25/decode.ts'
-import { encodeError, encodeReply, VERSIONS } from '../../protocol/rev-2025-11-25/encode.ts'
+import { encodeError, encodeReply } from '../../protocol/rev-2025-11-25/encode.ts'
 import { isTurnsSession, openSession, type SealedSession, sealSession } from '../../seal/session-id.ts'
 import { principalTag } from '../../seal/state.ts'
 import { unknownTarget } from '../../serve/failure.ts'
@@ -314,7 +315,7 @@ function isOfDrafts({ older, sessions }: PostOptions, { message, headers }: Post
   const { requested, capabilities } = readInitialize(older, message)
   // A client that takes no turns waits for its result, which needs a session.
   const takesPart = takesTurns(capabilities) || (sessions && echoesState(capabilities))
-  return takesPart && VERSIONS.includes(negotiate(requested, older.versions))
+  return takesPart && REV_2025_11_25.versions.includes(negotiate(requested, older.versions))
 }
 
 async function greetDrafts(

@@ -20,9 +20,6 @@ export const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
 export const RELATED_TASK_IDS = 'io.modelcontextprotocol/relatedTaskIds'
 export const SUBSCRIPTION_ID = 'io.modelcontextprotocol/subscriptionId'
 
-/** The version of a request that does not state one, as clients up to 2025-03-26 do not. */
-export const UNSTATED_VERSION = '2025-03-26'
-
 /** `result` is JSON text. */
 export function responseText(id: RequestId, result: string): string {
   return `{"jsonrpc":"2.0","id":${idText(id)},"result":${result}}`
@@ -53,6 +50,11 @@ export function encodeMessage(
     method,
     ...(!empty && { params }),
   })
+}
+
+/** `notifications/cancelled`, for transports that cannot hang up. */
+export function encodeCancel(requestId: RequestId): string {
+  return encodeMessage(undefined, 'notifications/cancelled', { requestId })
 }
 
 function idText(id: RequestId | null): string {

@@ -91,11 +91,15 @@ export function encodeAnswer({ id, state }: Fields, answered: Answered): string 
 }
 
 /** Since 2025-06-18 a header repeats the version. */
+export function hasVersionHeader(version: string): boolean {
+  return version >= '2025-06-18'
+}
+
 export function headersOf(version: string): Readonly<Record<string, string>> {
   return {
     'Content-Type': 'application/json',
     Accept: 'application/json, text/event-stream',
-    ...(version >= '2025-06-18' && { 'MCP-Protocol-Version': version }),
+    ...(hasVersionHeader(version) && { 'MCP-Protocol-Version': version }),
   }
 }
 

@@ -9,11 +9,10 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
-import type { RequestOrigin, SessionCodec } from '../codec.ts'
+import type { RequestOrigin } from '../codec.ts'
 import { encodeNotification, errorText, responseText } from '../common/json-rpc.ts'
 import { type OlderReply, relatedTask, type TaskState, type WireError } from '../reply.ts'
 import type { ElicitFormParams, InputRequest, JsonSchema } from '../wire.ts'
-import { decode, hasTasks } from './decode.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -224,7 +223,7 @@ function toOlderTask(task: TaskState): Readonly<Record<string, unknown>> {
 }
 
 /** The notification that a task has changed. */
-function encodeTaskStatus(task: TaskState): string {
+export function encodeTaskStatus(task: TaskState): string {
   return encodeNotification('notifications/tasks/status', toOlderTask(task))
 }
 
@@ -235,29 +234,4 @@ function reasonOf({ error, result }: TaskState): string | undefined {
   if (error) return error.message
   const [first] = Array.isArray(result?.content) ? result.content : []
   return isRecord(first) && typeof first.text === 'string' ? first.text.slice(0, MAX_REASON) : undefined
-}
-
-/** Newest first. */
-export const VERSIONS: readonly string[] = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
-
-/**
- * The revisions up to 2025-11-25: sessions, and input requests that are pushed. They share one form; encoding leaves out
- * what a version lacks.
- */
-export const REV_2025_11_25: SessionCodec = {
-  kind: 'session',
-  versions: VERSIONS,
-  dialect: (version) => ({
-    rounds: false,
-    tasks: hasTasks(version),
-    primesStreams: version >= '2025-11-25',
-    // 2025-06-18 removed batches.
-    batches: version === '2025-03-26' || version === '2024-11-05',
-    decode,
-    encodeReply: (id, reply) => encodeReply(id, reply, version),
-    encodeError,
-    encodeRequest: (id, request, elicitationId, origin) =>
-      encodeRequest(id, request, version, elicitationId, origin),
-    encodeTaskStatus,
-  }),
 }

@@ -1,7 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Call } from '../call.ts'
-import { encodeCancel, encodeRequest } from './client.ts'
+import { encodeCancel } from '../common/json-rpc.ts'
+import { encodeRequest } from './client.ts'
 import { decode } from './decode.ts'
 
 const envelope = {

@@ -46,12 +46,6 @@ export function encodeRequest(call: Call, mirrored: readonly ParamHeader[] = [])
   return { body, headers }
 }
 
-/** `notifications/cancelled`, for transports that cannot hang up. */
-export function encodeCancel(requestId: string | number, reason?: string): string {
-  const params = reason === undefined ? { requestId } : { requestId, reason }
-  return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params })
-}
-
 function metaOf(call: Envelope): Record<string, unknown> {
   return {
     ...call.meta,

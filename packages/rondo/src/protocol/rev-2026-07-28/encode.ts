@@ -8,11 +8,10 @@
 import { RondoError } from '../../errors.ts'
 import { quote } from '../../lib/json.ts'
 import type { RequestId } from '../call.ts'
-import type { EncodeContext, RequestCodec } from '../codec.ts'
+import type { EncodeContext } from '../codec.ts'
 import { encodeError, SERVER_INFO } from '../common/json-rpc.ts'
 import { type Reply, toTaskHead, toTaskResult } from '../reply.ts'
 import type { InputRequest, InputRequests } from '../wire.ts'
-import { decode } from './decode.ts'
 
 const stamps = new WeakMap<EncodeContext, string>()
 /** By result, and by schema of a form. */
@@ -99,6 +98,3 @@ function stampOf(service: EncodeContext): string {
   }
   return stamp
 }
-
-/** The revision 2026-07-28: requests that stand alone, and rounds. */
-export const REV_2026_07_28: RequestCodec = { kind: 'request', versions: ['2026-07-28'], decode, encodeReply }
