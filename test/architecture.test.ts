@@ -5,11 +5,13 @@ import { join, relative, sep } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import {
   checkArchitecture,
+  checkVersionNames,
   checkWalls,
   countLines,
   isTest,
   LONG_LINES,
   type SourceTree,
+  versionNames,
 } from './support/check-architecture.ts'
 import { readSubpaths } from './support/package-exports.ts'
 import { scanImports } from './support/scan-imports.ts'
@@ -60,6 +62,14 @@ describe('the packages on top of rondo', () => {
     expect(checkWalls(name, readTree(join('packages', name)), exported)).toEqual([])
   })
 
+  it.each(others)('%s names no revision', (name) => {
+    const names = versionNames(tree)
+    expect(names).toContain('2026-07-28')
+    // The console's page offers a choice of revisions, and loads nothing of the runtime.
+    const code = [...readTree(join('packages', name))].filter(([path]) => !path.startsWith('console/'))
+    expect(checkVersionNames(new Map(code), names)).toEqual([])
+  })
+
   it('T24 a package that climbs over the wall is reported', () => {
     const check = (name: string, from: string) =>
       checkWalls(
@@ -82,6 +92,10 @@ describe('the packages on top of rondo', () => {
 describe('a tree that breaks a rule is reported', () => {
   const from = (path: string) => `import { x } from '${path}'\nx()\n`
   const leaf = 'export const x = () => 1\n'
+  const revision = (name: string) =>
+    Object.fromEntries(
+      ['client', 'codec', 'decode', 'encode'].map((file) => [`protocol/${name}/${file}.ts`, leaf]),
+    )
   const cases: [string, Record<string, string>, RegExp][] = [
     [
       'carry imports serve',
@@ -105,23 +119,41 @@ describe('a tree that breaks a rule is reported', () => {
     ],
     [
       'protocol imports tool',
-      { 'protocol/rev-1/a.ts': from('../../tool/b.ts'), 'tool/b.ts': leaf },
+      { ...revision('rev-1'), 'protocol/rev-1/a.ts': from('../../tool/b.ts'), 'tool/b.ts': leaf },
       /protocol\/ may not/,
     ],
     [
+      'a file outside of a revision names it',
+      {
+        ...revision('rev-1'),
+        'protocol/rev-1/codec.ts': "export const VERSIONS = ['2026-07-28', '2026-01-01'] as const\n",
+        'serve/a.ts': "export const [date, version] = ['2027-01-01', '2026-01-01']\n",
+      },
+      /^serve\/a\.ts: names the revision 2026-01-01$/,
+    ],
+    [
+      'a revision lacks a file that the others have',
+      {
+        'protocol/rev-1/client.ts': leaf,
+        'protocol/rev-1/codec.ts': "export const x = '2026-07-28'\n",
+        'protocol/rev-1/decode.ts': leaf,
+      },
+      /^protocol\/rev-1\/ has no encode\.ts$/,
+    ],
+    [
       'a revision imports another',
-      { 'protocol/rev-2/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
+      { ...revision('rev-1'), ...revision('rev-2'), 'protocol/rev-2/a.ts': from('../rev-1/codec.ts') },
       /a revision may not import another/,
     ],
     [
       'serve imports a revision',
-      { 'serve/a.ts': from('../protocol/rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
-      /may know revisions only through protocol\/codec\.ts/,
+      { ...revision('rev-1'), 'serve/a.ts': from('../protocol/rev-1/codec.ts') },
+      /may know revisions only through protocol\/revisions\.ts/,
     ],
     [
       'the common folder imports a revision',
-      { 'protocol/common/a.ts': from('../rev-1/b.ts'), 'protocol/rev-1/b.ts': leaf },
-      /may know revisions only through protocol\/codec\.ts/,
+      { ...revision('rev-1'), 'protocol/common/a.ts': from('../rev-1/codec.ts') },
+      /may know revisions only through protocol\/revisions\.ts/,
     ],
     [
       'carry imports drafts',

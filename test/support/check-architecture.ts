@@ -115,9 +115,9 @@ function checkPackage(path: string, folder: string, from: string): string[] {
   return []
 }
 
-/** The interface of a revision, and the list of them. */
-const CODEC_LIST = 'protocol/codec.ts'
-/** The client has its own list; a draft is written as the difference from a revision. */
+/** The list of published revisions. */
+const CODEC_LIST = 'protocol/revisions.ts'
+/** The client keeps sessions of older servers in their wire format; a draft is written as the difference from a revision. */
 const SPEAKS_REVISIONS = new Set(['client', 'drafts'])
 const REVISION = /^protocol\/(rev-[^/]+)\//
 
@@ -129,6 +129,39 @@ function checkRevision(path: string, target: string): string[] {
   return path === CODEC_LIST || SPEAKS_REVISIONS.has(folderOf(path))
     ? []
     : [`${path}: may know revisions only through ${CODEC_LIST}, but imports ${target}`]
+}
+
+/** The folder of a published revision or of a draft. */
+const REVISION_FOLDER = /^(?:protocol\/rev-|drafts\/draft-)[^/]+\//
+const VERSION_LITERAL = /(['"])(\d{4}-\d{2}-\d{2}|DRAFT-[\w-]+)\1/g
+
+/** The versions that the codecs of the tree name. */
+export function versionNames(tree: SourceTree): ReadonlySet<string> {
+  const codecs = [...tree].filter(([path]) => REVISION_FOLDER.test(path) && path.endsWith('/codec.ts'))
+  return new Set(
+    codecs.flatMap(([, text]) => [...text.matchAll(VERSION_LITERAL)].map(([, , name = '']) => name)),
+  )
+}
+
+/** Revisions are named in their own folders only; any other file imports the name. */
+export function checkVersionNames(tree: SourceTree, names: ReadonlySet<string>): string[] {
+  return [...tree].flatMap(([path, text]) =>
+    isTest(path) || REVISION_FOLDER.test(path)
+      ? []
+      : [...text.matchAll(VERSION_LITERAL)].flatMap(([, , name = '']) =>
+          names.has(name) ? [`${path}: names the revision ${name}`] : [],
+        ),
+  )
+}
+
+/** The files that every revision has, so that two of them can be compared. */
+const REVISION_FILES = ['client.ts', 'codec.ts', 'decode.ts', 'encode.ts']
+
+function checkRevisionFiles(tree: SourceTree): string[] {
+  const folders = new Set([...tree.keys()].flatMap((path) => REVISION_FOLDER.exec(path)?.[0] ?? []))
+  return [...folders].flatMap((folder) =>
+    REVISION_FILES.filter((name) => !tree.has(folder + name)).map((name) => `${folder} has no ${name}`),
+  )
 }
 
 /** The only files that import drafts, each with what it attaches. To delete `drafts/`, edit these and no other. */
@@ -218,11 +251,8 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
 
 /** Folders whose knots are still to be cut, with their size. */
 const LARGER_KNOTS: Readonly<Record<string, number>> = {
-  client: 17,
-  drafts: 17,
   carry: 13,
   mount: 8,
-  protocol: 5,
 }
 
 /** Types of a few files may refer to each other: such imports do not exist at run time. */
@@ -281,6 +311,8 @@ export function checkArchitecture(tree: SourceTree): string[] {
   return [
     ...problems,
     ...checkTypeNames(tree),
+    ...checkVersionNames(tree, versionNames(tree)),
+    ...checkRevisionFiles(tree),
     ...imports.problems,
     ...findCycles(imports.graph),
     ...findKnots(imports.withTypes),
