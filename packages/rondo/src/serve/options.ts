@@ -126,7 +126,7 @@ export interface TaskOptions {
    * lives for `ttlMs` from the end of that wait on. A longer wait fails at once. Default: 30 days.
    */
   maxTtlMs?: number
-  /** How often clients should poll a task, unless its tool says otherwise. Default: a second. */
+  /** How often clients should poll a task, unless its tool says otherwise; a new task sooner, from a twelfth on. Default: a second. */
   pollMs?: number
   /** Tasks that this process runs at the same time; 0 leaves them to other processes. Default: 16. */
   concurrency?: number

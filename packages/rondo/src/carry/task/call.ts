@@ -128,11 +128,25 @@ export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, v
     createdAt: view.createdAt,
     lastUpdatedAt: view.updatedAt,
     ttlMs: view.expiresAt - view.createdAt,
-    pollIntervalMs: view.pollMs,
+    pollIntervalMs: pollInterval(view, host.platform.now()),
     inputRequests: status === 'input_required' ? openInputs(host, tasks, owner, view) : undefined,
     result: open('result', view.result),
     error,
   }
+}
+
+/** The share of `pollMs` after which a client polls a new task for the first time. */
+const FIRST_POLL = 1 / 12
+
+/**
+ * The time until the next poll, as long as the task has been waiting already: a short task is seen to end soon after it does.
+ * The intervals double until they reach `pollMs`, which costs a long task three more polls. They begin again when the client
+ * has answered, but not with every status message of a handler.
+ */
+function pollInterval({ status, pollMs, message, createdAt, updatedAt }: TaskView, now: number): number {
+  if (status !== 'working') return pollMs
+  const age = now - (message === undefined ? updatedAt : createdAt)
+  return Math.ceil(Math.min(pollMs, Math.max(pollMs * FIRST_POLL, age)))
 }
 
 /** The same, or nothing if the task cannot be read: one such task must not hide the others. */

@@ -118,7 +118,7 @@ async function showStatus(
   const { inputRequests = {} } = task
   const asks = Object.keys(inputRequests).slice(0, host.limits.maxQuestions)
   if (asks.length === 0 || ctx.round > MAX_ROUNDS) {
-    return describe(task, ctx.client.capabilities, callAgain(taskId, after))
+    return describe(task, ctx.client.capabilities, callAgain(taskId, after), view.pollMs)
   }
   const shown = Object.fromEntries(
     asks.flatMap((key) => (inputRequests[key] ? [[key, inputRequests[key]]] : [])),
@@ -137,9 +137,17 @@ function callAgain(taskId: string, after: unknown): string {
   return `Call ${STATUS} again with ${JSON.stringify({ taskId, after: count })}`
 }
 
-/** What the model reads about a task. The result of a completed one is what its tool returned. */
-function describe(task: TaskState, capabilities: ClientCapabilities, again: string): ToolResult {
-  const { taskId, status, statusMessage, result, error, pollIntervalMs = 1000 } = task
+/**
+ * Describes a task for the model; a completed one by the result of its tool. `pollMs`: every call costs a turn of the model, so
+ * it polls no sooner because the task is new.
+ */
+function describe(
+  task: TaskState,
+  capabilities: ClientCapabilities,
+  again: string,
+  pollMs: number,
+): ToolResult {
+  const { taskId, status, statusMessage, result, error } = task
   switch (status) {
     case 'completed':
       return result as ToolResult
@@ -155,7 +163,7 @@ function describe(task: TaskState, capabilities: ClientCapabilities, again: stri
       )
     case 'working': {
       const message = statusMessage === undefined ? '' : `: ${statusMessage}`
-      const seconds = Math.max(1, Math.ceil(pollIntervalMs / 1000))
+      const seconds = Math.max(1, Math.ceil(pollMs / 1000))
       return stateOf(task, `The task ${taskId} is working${message}.`, `${again} in ${seconds} s.`)
     }
   }
