@@ -30,6 +30,11 @@ export interface TaskOwner {
 
 export type TaskStatus = 'working' | 'input_required' | 'completed' | 'failed' | 'cancelled'
 
+/** True for the status of a task that has not ended. */
+export function isOpen(status: unknown): boolean {
+  return status === 'working' || status === 'input_required'
+}
+
 export interface NewTask {
   /** At least 128 random bits in base64url, from `createTaskId`. Creating the same id again returns the same task. */
   readonly id: string

@@ -13,6 +13,7 @@ import type { Store } from '../store.ts'
 import {
   type EmitEngineEvent,
   type EngineOptions,
+  isOpen,
   isTaskId,
   type NewTask,
   type RunTurn,
@@ -70,10 +71,10 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
   const { tasks } = store
   const loops = new Set<ClaimLoop>()
   const onEnded = startTrimming(tasks, settings, emit)
-  /** An owner that names the id of its task knows it. */
+  /** An owner that names the id of its task knows it. Only a task that has turns left needs to learn of that. */
   const get = async (id: string, owner: TaskOwner) => {
     const view = await tasks.get(id, owner)
-    if (view && !view.known) await tasks.confirm(id, owner)
+    if (view && !view.known && isOpen(view.status)) await tasks.confirm(id, owner)
     return view
   }
   const watcher = createWatch(tasks, clock, settings.pollMs, emit)

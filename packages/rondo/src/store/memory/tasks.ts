@@ -10,7 +10,14 @@ import {
   refusedHook,
   waitingStatus,
 } from '../input-slots.ts'
-import type { NewTask, Sealed, TaskOwner, TaskStatus, TaskView } from '../task-engine.ts'
+import {
+  isOpen,
+  type NewTask,
+  type Sealed,
+  type TaskOwner,
+  type TaskStatus,
+  type TaskView,
+} from '../task-engine.ts'
 import {
   createHintBus,
   ENDED_BYTES,
@@ -124,7 +131,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       const same = table.owned(task.id, task.owner)
       if (same) return { kind: 'created', view: toView(same) }
       if (table.has(task.id)) return { kind: 'conflict' }
-      const open = table.all().filter((row) => isOpen(row) && table.owned(row.id, task.owner))
+      const open = table.all().filter((row) => isOpen(row.status) && table.owned(row.id, task.owner))
       if (open.length >= openLimit) return { kind: 'limit' }
       const row = table.add(task)
       if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
@@ -138,7 +145,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
     async deliver(id, owner, answers, taker) {
       const row = table.owned(id, owner)
       if (row === undefined) return { kind: 'unknown' }
-      if (!isOpen(row)) return { kind: 'idle' }
+      if (!isOpen(row.status)) return { kind: 'idle' }
       const { slots, changed, open, wakes } = answerSlots(row.slots, answers, table.now())
       if (!changed) return { kind: row.status === 'input_required' ? 'partial' : 'idle' }
       const running = row.worker !== undefined
@@ -158,12 +165,12 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
     },
     async slots(id, owner) {
       const row = table.owned(id, owner)
-      return row && isOpen(row) ? row.slots : undefined
+      return row && isOpen(row.status) ? row.slots : undefined
     },
     async cancel(id, owner) {
       const row = table.owned(id, owner)
       if (row === undefined) return 'unknown'
-      if (!isOpen(row)) return 'ended'
+      if (!isOpen(row.status)) return 'ended'
       table.end(row, 'cancelled')
       return 'cancelled'
     },
@@ -258,7 +265,7 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
     async trim(owner, { count, bytes }) {
       const ended = table
         .all()
-        .filter((row) => !isOpen(row) && table.owned(row.id, owner))
+        .filter((row) => !isOpen(row.status) && table.owned(row.id, owner))
         .sort((a, b) => b.updatedAt - a.updatedAt || (a.id < b.id ? 1 : -1))
       let total = 0
       const gone = ended.filter((row, at) => {
@@ -282,7 +289,7 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
         oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
         running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
         parked: rows.filter(
-          (row) => isOpen(row) && !((row.dueAt ?? at + 1) <= at) && row.worker === undefined,
+          (row) => isOpen(row.status) && !((row.dueAt ?? at + 1) <= at) && row.worker === undefined,
         ).length,
       }
     },
@@ -350,8 +357,6 @@ export function toSummary(row: TaskRow): TaskSummary {
     entries: journal.length,
   }
 }
-
-const isOpen = ({ status }: TaskRow): boolean => status === 'working' || status === 'input_required'
 
 export function createMemoryTable(now: () => number, given: readonly TaskRow[] = []): MemoryTable {
   const rows = new Map(given.map((row) => [row.id, row]))

@@ -10,7 +10,14 @@ import {
   refusedHook,
   waitingStatus,
 } from '../input-slots.ts'
-import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
+import {
+  type Cancellation,
+  isOpen,
+  type NewTask,
+  type Sealed,
+  type TaskOwner,
+  type TaskView,
+} from '../task-engine.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import {
   createBatch,
@@ -45,6 +52,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     inputs: createWriteGroup(database, sql.inputs),
     answer: createWriteGroup(database, sql.answer),
     resume: createWriteGroup(database, sql.resume),
+    confirm: createWriteGroup(database, sql.confirm),
   }
   const read = async (id: string, { tenant, principal }: TaskOwner) =>
     (await groups.inputs({ values: [id, tenant, principal] })).rows[0]
@@ -85,7 +93,6 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
     const [row] = await query(sql.lease, [id, epoch, taker.worker, now()])
     return row && toLease(row, row.journal as string[])
   }
-  const isOpen = (status: unknown): boolean => status === 'working' || status === 'input_required'
   const slotsOf = (row: PgRow) => decodeSlots(row.inputs as string | null)
   /**
    * Changes the slots of a task, again if it changed since it was read. `decide` returns the result if there is nothing to
@@ -194,7 +201,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       return (await get([id, owner])) === undefined ? 'unknown' : 'ended'
     },
     async confirm(id, owner) {
-      const rows = await query(sql.confirm, [id, owner.tenant, owner.principal, now()])
+      const { rows } = await groups.confirm({ values: [id, owner.tenant, owner.principal] })
       if (rows.length > 0) publish({ kind: 'due', count: 1 })
     },
     async revisions(ids) {
@@ -290,9 +297,13 @@ function createQueries(schema: string) {
         AND expires_at > ${nowAt('$4')} RETURNING id
     ), gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)
     SELECT id FROM done`,
-    confirm: `UPDATE ${task} SET known = true,
-        due_at = CASE WHEN due_at IS NULL AND status = 'working' THEN ${nowAt('$4')} ELSE due_at END
-      WHERE id = $1 AND tenant = $2 AND principal = $3 AND expires_at > ${nowAt('$4')} AND NOT known RETURNING 1`,
+    confirm: groupUpdates(owned, {
+      task,
+      where: `t.id = q.id AND t.tenant = q.tenant AND t.principal = q.principal AND t.expires_at > ${nowAt('$1')}
+        AND NOT t.known`,
+      set: `known = true,
+        due_at = CASE WHEN t.due_at IS NULL AND t.status = 'working' THEN ${nowAt('$1')} ELSE t.due_at END`,
+    }),
     revisions: `SELECT id, revision FROM ${task} WHERE id = ANY ($1::text[]) AND expires_at > ${nowAt('$2')}`,
   }
 }

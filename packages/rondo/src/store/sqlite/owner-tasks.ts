@@ -9,7 +9,14 @@ import {
   refusedHook,
   waitingStatus,
 } from '../input-slots.ts'
-import type { Cancellation, NewTask, Sealed, TaskOwner, TaskView } from '../task-engine.ts'
+import {
+  type Cancellation,
+  isOpen,
+  type NewTask,
+  type Sealed,
+  type TaskOwner,
+  type TaskView,
+} from '../task-engine.ts'
 import type { Creation, Handover, HookHandover, Lease, OwnerTasks, Taker } from '../task-store.ts'
 import {
   createBatch,
@@ -56,7 +63,6 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     return { kind: 'created', view, lease: taker && newLease(task, view) }
   }
 
-  const isOpen = (status: unknown): boolean => status === 'working' || status === 'input_required'
   const answer = (id: string, slots: readonly InputSlot[], known: boolean): void =>
     void sql.answer.run(encodeSlots(slots), waitingStatus(slots), known ? 1 : 0, now(), id)
   /** Makes a parked task due, and claims it for the taker. */
