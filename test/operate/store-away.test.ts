@@ -20,10 +20,10 @@ describePostgres('PostgreSQL that is away', () => {
     const { connectionString } = database
     const store = createPostgresStore({ connectionString, retryMs: 3_000, listen: false })
     let entered = () => {}
-    const epoch: Store['once']['epoch'] = () => {
-      const reading = store.once.epoch()
+    const create: Store['tasks']['create'] = (...given) => {
+      const creating = store.tasks.create(...given)
       entered()
-      return reading
+      return creating
     }
     const logged: LogEvent[] = []
     let at = 1_800_000_000_000
@@ -31,7 +31,7 @@ describePostgres('PostgreSQL that is away', () => {
       name: 'away',
       version: '1',
       keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
-      store: { ...store, once: { ...store.once, epoch } },
+      store: { ...store, tasks: { ...store.tasks, create } },
       tasks: { concurrency: 0 },
       log: (event) => void logged.push(event),
       now: () => at,

@@ -2,9 +2,10 @@
  * What a store adds to rounds: states that are accepted once (B8), effects that are not repeated, journals too large to send.
  */
 
-import { createServer, type Server, type ServerOptions } from 'rondo'
+import { createServer, RondoError, type Server, type ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { Store } from '../../packages/rondo/src/store/store.ts'
 import { createTime, until } from '../support/store/store-harness.ts'
 import { type Rpc, send, settled } from '../support/task-client.ts'
 
@@ -28,6 +29,7 @@ function start(ran: string[], options: Partial<ServerOptions> = {}): Server {
     await ctx.step('redeem', () => void ran.push('redeem'))
     return `redeemed ${ran.length}`
   })
+  server.tool('ask', {}, async (_args, ctx) => String(await ctx.confirm('sure', 'Sure?')))
   server.tool('charge', {}, async (_args, ctx) => {
     await ctx.confirm('sure', 'Charge?')
     const n = await ctx.effect('charge', () => ran.push('charge'), { once: true })
@@ -43,6 +45,54 @@ async function begin(server: Server, name: string): Promise<string> {
 
 const call = (server: Server, name: string, requestState: string, inputResponses: object): Promise<Rpc> =>
   send(server, 'tools/call', { name, requestState, inputResponses }, ROUNDS_ONLY)
+
+describe('rounds while the store is away', () => {
+  const away = () => Promise.reject(new RondoError('STORE_UNAVAILABLE', 'the database is down'))
+  /** A store that can be switched off. */
+  function switchable() {
+    const memory = createMemoryStore()
+    const state = { up: true }
+    const epoch = () => (state.up ? memory.once.epoch() : away())
+    const claim: Store['once']['claim'] = (...given) => (state.up ? memory.once.claim(...given) : away())
+    return { state, store: { ...memory, once: { ...memory.once, epoch, claim } } }
+  }
+
+  it('E2 asks, and takes the answer once the store is back, if it was reached before', async () => {
+    const ran: string[] = []
+    const { state, store } = switchable()
+    const server = start(ran, { store })
+    await begin(server, 'charge')
+    state.up = false
+    const asked = await begin(server, 'charge')
+    state.up = true
+    expect((await call(server, 'charge', asked, yes)).result).toMatchObject({
+      content: [{ text: 'charge 1' }],
+    })
+  })
+
+  it('B8 asks if the store was never reached, and runs no single-use effect of that flow afterwards', async () => {
+    const ran: string[] = []
+    const { state, store } = switchable()
+    const server = start(ran, { store })
+    state.up = false
+    const { result } = await send(server, 'tools/call', { name: 'ask' }, ROUNDS_ONLY)
+    const plain = String(result?.requestState)
+    const asked = await begin(server, 'charge')
+    state.up = true
+    expect((await call(server, 'ask', plain, yes)).result).toMatchObject({ content: [{ text: 'true' }] })
+    expect((await call(server, 'charge', asked, yes)).result).toMatchObject({ isError: true })
+    expect(ran).toEqual([])
+  })
+
+  it('B8 asks nothing in a single-use call whose state could never be redeemed', async () => {
+    const { state, store } = switchable()
+    const server = start([], { store })
+    state.up = false
+    expect((await send(server, 'tools/call', { name: 'redeem' }, ROUNDS_ONLY)).error).toMatchObject({
+      code: -32000,
+    })
+  })
+})
 
 describe('single use', () => {
   it('B8 accepts a state once: the same request gets the same response, any other is refused', async () => {

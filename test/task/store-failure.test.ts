@@ -23,6 +23,7 @@ function start(broken: (store: Store) => Store) {
     await ctx.confirm('sure', 'Pay?')
     return ctx.effect('pay', () => 'paid', { once: true })
   })
+  server.tool('redeem', { once: true }, (_args, ctx) => ctx.confirm('sure', 'Redeem?').then(String))
   const faults = () => logged.flatMap((event) => ('error' in event ? [event.error] : []))
   return { server, faults }
 }
@@ -40,7 +41,7 @@ it.each([
     { name: 'work' },
     (store: Store) => ({ ...store, tasks: { ...store.tasks, create: fails } }),
   ],
-  ['tools/call', { name: 'pay' }, (store: Store) => ({ ...store, once: { ...store.once, epoch: fails } })],
+  ['tools/call', { name: 'redeem' }, (store: Store) => ({ ...store, once: { ...store.once, epoch: fails } })],
 ])('R11 a store failure is logged with its cause: %s %j', async (method, params, broken) => {
   const { server, faults } = start(broken)
   expect((await send(server, method, params)).error).toMatchObject({ code: -32000 })

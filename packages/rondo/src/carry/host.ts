@@ -149,4 +149,6 @@ export interface FlowHost {
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */
   readonly store?: Pick<Store, 'once' | 'blobs'>
+  /** Returns the store's epoch, undefined if the store has never been reached (`recallEpoch`). Never rejects. */
+  epoch(): Promise<string | undefined>
 }

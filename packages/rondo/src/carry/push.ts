@@ -245,7 +245,7 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
   if (!store) return undefined
   return async (key, branch, act) => {
     await host.keys.ready()
-    const epoch = beginning.journal.epoch ?? (await store.once.epoch())
+    const epoch = beginning.journal.epoch ?? (await host.epoch())
     const journal = { ...beginning.journal, epoch }
     return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, { key, branch }, act)
   }
@@ -371,9 +371,9 @@ async function readyToHand(host: FlowHost, pause: Pause): Promise<Pause> {
 }
 
 /** From now on the flow belongs to an epoch of the store: its effects may run on another instance. */
-async function withEpoch({ store }: FlowHost, pause: Pause): Promise<Pause> {
+async function withEpoch(host: FlowHost, pause: Pause): Promise<Pause> {
   const { journal } = pause
-  return { ...pause, journal: { ...journal, epoch: journal.epoch ?? (await store?.once.epoch()) } }
+  return { ...pause, journal: { ...journal, epoch: journal.epoch ?? (await host.epoch()) } }
 }
 
 function refuseTooMany(round: Round): Reply | undefined {

@@ -4,7 +4,8 @@
  * check of the state itself, so that a request that is refused anyway uses nothing up.
  *
  * A store that was emptied or restored has forgotten what was used. So its epoch is sealed into every state, and a state
- * of another epoch is refused.
+ * of another epoch is refused. A flow belongs to the epoch in which its first state was handed out, and to none (`NO_EPOCH`)
+ * if the store could not be reached then: nothing of it counts as single use, in later rounds either.
  *
  * A slot is claimed, renewed while the work lasts, and released if the work fails. A process that dies renews nothing, so
  * its slot becomes free when the hold expires.
@@ -25,6 +26,55 @@ import type { Beginning } from './carrier.ts'
 import type { FlowHost } from './host.ts'
 
 const MAX_REPLY_BYTES = 16 * 1024 * 1024
+
+/** The epoch of a flow whose first state was handed out while the store was away. No store has it. */
+export const NO_EPOCH = ''
+
+/** Returns the epoch that a new flow belongs to. `isNeeded`: rejects if the store is away and has never been reached. */
+export async function epochOf(host: FlowHost, isNeeded = false): Promise<string | undefined> {
+  const epoch = await host.epoch()
+  return epoch === undefined && isNeeded ? host.store?.once.epoch() : epoch
+}
+
+/** How long an epoch is used without reading it again. */
+const FRESH_MS = 1_000
+/** How long a round waits for a read, if an epoch is known and if none is. */
+const PATIENCE_MS = 100
+const FIRST_PATIENCE_MS = 2_000
+
+/**
+ * Remembers the epoch of a store, so that a round which uses nothing else of the store neither pays for it nor waits for it
+ * while it is away. An epoch that has ended meanwhile re-enables nothing: the store refuses what names it.
+ */
+export function recallEpoch(
+  once: Pick<OnceStore, 'epoch'>,
+  clock: StoreClock = storeClock,
+): FlowHost['epoch'] {
+  let known: string | undefined
+  let readAt = Number.NEGATIVE_INFINITY
+  let reading: Promise<void> | undefined
+  const read = async () => {
+    try {
+      known = await once.epoch()
+    } catch {
+      // The last known epoch stays.
+    }
+    reading = undefined
+  }
+  return async () => {
+    if (clock.elapsed() - readAt < FRESH_MS) return known
+    // One round waits; the others of the next second do not.
+    if (known !== undefined) readAt = clock.elapsed()
+    reading ??= read()
+    let cancel = () => {}
+    const patience = new Promise<void>((resolve) => {
+      cancel = clock.idly(known === undefined ? FIRST_PATIENCE_MS : PATIENCE_MS, resolve)
+    })
+    await Promise.race([reading, patience]).finally(cancel)
+    readAt = clock.elapsed()
+    return known
+  }
+}
 
 /** Replies to the request through its slot. A first request has no state to use up. */
 export async function replyOnce(
@@ -105,7 +155,7 @@ function busy(what: string, retryMs: number): RondoError {
 }
 
 function toSlot({ journal, flowExpires }: Beginning, flow: string, round: number, digest: string): OnceSlot {
-  return { flow, round, digest, epoch: journal.epoch ?? '', expiresAt: flowExpires }
+  return { flow, round, digest, epoch: journal.epoch ?? NO_EPOCH, expiresAt: flowExpires }
 }
 
 function placeOf({ audience }: FlowHost, { flow, round }: OnceSlot): string {

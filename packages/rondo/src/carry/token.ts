@@ -14,7 +14,7 @@ import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.t
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
 import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
-import { replyOnce } from './single-use.ts'
+import { NO_EPOCH, replyOnce } from './single-use.ts'
 import { beginAtOnce, continueAsTask, keepWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
 
 /** Where the claims of a round went. */
@@ -129,7 +129,7 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
   return {
     flow: claims.flow,
     round: claims.round + 1,
-    journal: claims.journal,
+    journal: host.store ? { ...claims.journal, epoch: claims.journal.epoch ?? NO_EPOCH } : claims.journal,
     asked: claims.asked,
     flowExpires: claims.flowExpires,
     anchored: true,

@@ -7,6 +7,7 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { FlowHost, FlowPlatform, RunningRound, StateCarrier, TaskHost, Tracer } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { notedEnd } from '../carry/report.ts'
+import { recallEpoch } from '../carry/single-use.ts'
 import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
@@ -108,6 +109,7 @@ export function createHost(
     tasks: createTaskHost(watched, { log, instance, observer, placeOf, toolOf, now: platform.now, isSaid }),
     leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
     store: storeWatch?.store,
+    epoch: storeWatch ? recallEpoch(storeWatch.store.once) : async () => undefined,
     storeWatch,
     onDrain(listener) {
       const own = (): void => listener()

@@ -18,6 +18,7 @@ import type { FlowHost, TaskHost } from '../host.ts'
 import { placeOf as placeOfRound, spansOf } from '../report.ts'
 import { concludeRefused, logRound } from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
+import { epochOf } from '../single-use.ts'
 import type { Kept } from '../token.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
@@ -94,7 +95,7 @@ async function beginTask(
     round: beginning.round,
     toolVersion: target.version,
     ...spansOf(round),
-    epoch: beginning.journal.epoch ?? (await host.store?.once.epoch()),
+    epoch: beginning.journal.epoch ?? (await epochOf(host, true)),
     principal,
     noted: { reasks, manual, deadlines, kept },
     brought: brings ? broughtBy(round) : undefined,
@@ -124,10 +125,10 @@ async function beginTask(
 export async function keepWithStore(
   round: Round,
   pause: Pause,
-  { once, blobs }: Pick<Store, 'once' | 'blobs'>,
+  { blobs }: Pick<Store, 'blobs'>,
   keep: (journal: Journal) => Kept | Promise<Kept>,
 ): Promise<Kept> {
-  const { host, beginning, line } = round
+  const { host, beginning, line, target } = round
   const { report, facts } = pause
   const follows = taskHostFor(round) !== undefined
   if (facts.moved === 'time' && follows) {
@@ -139,7 +140,7 @@ export async function keepWithStore(
   const isLate = beginning.round >= host.limits.promoteRounds
   const promoted = mayLeave && isLate ? await tryAsTask(round, report) : undefined
   if (promoted) return promoted
-  const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await once.epoch()) }
+  const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await epochOf(host, target.once)) }
   const kept = await keep(journal)
   if (kept.kind !== 'too-large') return kept
   const task = mayLeave && !isLate ? await tryAsTask(round, report) : undefined

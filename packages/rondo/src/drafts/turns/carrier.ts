@@ -154,7 +154,7 @@ interface Start extends Pick<Round, 'target' | 'call' | 'principal' | 'line' | '
 async function begin(parts: Parts, call: FlowCall): Promise<Beginning> {
   const first = firstRound(parts.host)
   if (outlivesUs(parts, call)) return first
-  const epoch = await parts.host.store?.once.epoch()
+  const epoch = await parts.host.epoch()
   return { ...first, anchored: true, journal: { ...first.journal, epoch } }
 }
 
