@@ -136,7 +136,7 @@ export function settle(
 }
 
 /** Finishes with `reply`, or with an internal error if that throws: a result that cannot be encoded, for example. */
-export function finishOnce<R>(
+function finishOnce<R>(
   reply: R | ErrorReply,
   finish: (reply: R | ErrorReply) => void,
   onError: (error: unknown) => void,

@@ -62,6 +62,7 @@ export function watchStore(
     return said
   }
   const track = (operation: string, result: unknown): unknown => {
+    // Some methods return no promise: `bus.subscribe`, for example.
     if (!isThenable(result)) return result
     const one = { since: now() }
     waiting.add(one)

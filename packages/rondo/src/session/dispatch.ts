@@ -6,14 +6,12 @@
 
 import { isStoreFault, RondoError } from '../errors.ts'
 import type { InFlight } from '../lib/collection.ts'
-import { isThenable } from '../lib/json.ts'
 import type { FlowCall, Line, OlderCall, Principal, RequestId, SessionCall } from '../protocol/call.ts'
 import type { SessionDialect, SessionMessage } from '../protocol/codec.ts'
 import type { OlderReply } from '../protocol/reply.ts'
 import { isTurnsSession } from '../seal/session-id.ts'
 import { internalError } from '../serve/failure.ts'
 import type { Load, WatchedCall } from '../serve/port.ts'
-import { finishOnce } from '../serve/service.ts'
 import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
@@ -86,17 +84,15 @@ export function dispatch(
   switch (decoded.kind) {
     case 'call':
       return dispatchCall(context, session, decoded.call, principal, path)
-    case 'session': {
-      const { call } = decoded
-      const answer = (reply: OlderReply): void => path.respond(dialect.encodeReply(call.id, reply))
-      const fail = (error: unknown): void => answer(toFailure(error, context))
-      try {
-        const applying = applySessionCall(context, session, call)
-        return isThenable(applying) ? void applying.then(() => answer(EMPTY)).catch(fail) : answer(EMPTY)
-      } catch (error) {
-        return fail(error)
-      }
-    }
+    case 'session':
+      void applySessionCall(context, session, decoded.call)
+        .then(
+          () => EMPTY,
+          (error) => toFailure(error, context),
+        )
+        .then((reply) => path.respond(dialect.encodeReply(decoded.call.id, reply)))
+        .catch(context.onError)
+      return
     case 'refused':
       return path.respond(dialect.encodeError(decoded.id, decoded.error))
     case 'answer':
@@ -141,43 +137,47 @@ function dispatchCall(
     release?.()
     throw error
   }
+  const { onError } = context
   const active = { call, line }
   context.inFlight.enter(active)
   // A client that cancels is not kept waiting, even if the handler ignores its signal.
   const stopListening = line.onClose(() => path.respond(undefined))
-  const finish = (ending: CallEnding): void => {
-    const send = line.closed ? undefined : toSending(ending)
+  const encode = (reply: OlderReply): string => {
+    try {
+      return encodeReply(call.id, reply)
+    } catch (error) {
+      return encodeReply(call.id, internalError(error, onError))
+    }
+  }
+  const send = async (ending: CallEnding): Promise<void> => {
+    if (line.closed) return
+    if (ending.kind === 'taken') return path.respond(undefined)
+    if (ending.kind === 'events') return path.endWith?.(ending.events)
+    const json = encode(ending)
+    // If another instance has the call by now, it sends the response.
+    path.respond(!hold?.isKept || (await hold.settle(json)) ? json : undefined)
+  }
+  const answer = async (): Promise<CallEnding> =>
+    call.kind === 'flow' && context.begin
+      ? context.begin(call, line)
+      : context.older.answer(call, principal, line, context.unaskable)
+  const run = async (): Promise<void> => {
+    const ending = await answer().catch((error: unknown) => internalError(error, onError))
+    const sending = send(ending)
     session.finish(call.id, line)
     stopListening()
-    const sending = send?.()
+    // A server that stops waits for the response, even while it is being stored.
+    await sending
     // After the response: before it the client does not know the id.
     if (ending.kind === 'task_created' || ending.kind === 'task')
       context.older.notifyOfTask(session, ending.task, call, principal)
-    const leave = (): void => {
+  }
+  void run()
+    .catch(onError)
+    .finally(() => {
       context.inFlight.leave(active)
       release?.()
-    }
-    // A server that stops waits for the response, also while it is being stored.
-    if (sending) sending.finally(leave).catch(context.onError)
-    else leave()
-  }
-  const toSending = (ending: CallEnding): (() => Promise<void> | void) => {
-    if (ending.kind === 'taken') return () => path.respond(undefined)
-    if (ending.kind === 'events') return () => path.endWith?.(ending.events)
-    const json = encodeReply(call.id, ending)
-    if (!hold?.isKept) return () => path.respond(json)
-    // If another instance has the call by now, it sends the response.
-    const settling = hold.settle(json)
-    return () => settling.then((isOurs) => path.respond(isOurs ? json : undefined))
-  }
-  const answer = async (): Promise<CallEnding> => {
-    if (call.kind !== 'flow' || !context.begin)
-      return context.older.answer(call, principal, line, context.unaskable)
-    return context.begin(call, line)
-  }
-  const { onError } = context
-  const done = (ending: CallEnding): void => finishOnce<CallEnding>(ending, finish, onError)
-  answer().then(done, (error) => done(internalError(error, onError)))
+    })
 }
 
 /** A call can be kept if its stream carries nothing else. */
@@ -204,14 +204,14 @@ function holdOf(
   })
 }
 
-function applySessionCall(
+async function applySessionCall(
   { older }: DispatchContext,
   session: Session,
   call: SessionCall,
-): void | Promise<void> {
+): Promise<void> {
   if (call.kind === 'initialize')
     throw new RondoError('PEER_REQUEST', 'initialize must be the first message, and not part of a batch')
-  return call.kind === 'ping' ? undefined : older.shared.change(session, call)
+  if (call.kind !== 'ping') await older.shared.change(session, call)
 }
 
 function toFailure(error: unknown, { older, onError }: DispatchContext): OlderReply {

@@ -7,9 +7,8 @@
  * post 3  The version of a request is the one in its header, or else the session's.
  */
 
-import { type Need, scopesOfTask, withNeed } from '../carry/scope.ts'
+import { scopesOfTask, withNeed } from '../carry/scope.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
 import type { Principal, RequestId } from '../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
@@ -19,80 +18,68 @@ import { isTurnsSession } from '../seal/session-id.ts'
 import { principalTag } from '../seal/state.ts'
 import { internalError } from '../serve/failure.ts'
 import { JSON_HEADERS, readsStreams, refusal } from '../serve/http/line.ts'
-import type { HttpResponse, OlderExchange, Outlet } from '../serve/port.ts'
+import type { HttpRequest, HttpResponse, OlderExchange, Outlet } from '../serve/port.ts'
 import { type DispatchContext, dispatch, isRequest, messagesOf, type ReplyPath } from './dispatch.ts'
 import { factsOf, readInitialize } from './handshake.ts'
-import type { Older, Posted, PostOptions } from './older.ts'
+import type { Posted, PostOptions } from './older.ts'
 import { resumeElsewhere } from './resume.ts'
 import type { Session } from './session.ts'
 
-/** Serves what is posted, and requests without a body. */
+/** Serves what is posted, and requests without a body. A request that cannot be served at all gets its error as the response. */
 export function createEntrance(options: PostOptions): Omit<OlderExchange, 'isOlder'> {
-  const { sessions } = options.older
-
-  /** A request that cannot be served at all gets its error as the response. What is thrown otherwise goes to the entrance. */
-  const guarded = (outlet: Outlet, id: RequestId | null, serve: () => void | Promise<void>): void => {
-    const refuse = (error: RondoError): void => {
-      if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
-      outlet.fail(refusal(error, id, error.code === 'SERVER_DRAINING' ? options.whenDraining : undefined))
-    }
-    try {
-      const serving = serve()
-      serving?.catch((error: unknown) => refuse(failureOf(options, error)))
-    } catch (error) {
-      if (!(error instanceof RondoError)) throw error
-      refuse(error)
-    }
+  const refuse = (outlet: Outlet, id: RequestId | null, thrown: unknown): void => {
+    const error = failureOf(options, thrown)
+    if (error.code === 'LIMIT_SESSIONS') options.service.onRefused?.(error.code, error.http)
+    outlet.fail(refusal(error, id, error.code === 'SERVER_DRAINING' ? options.whenDraining : undefined))
   }
-
   return {
     post(message, request) {
-      const posted = { ...request, message }
-      guarded(posted.outlet, idOf(posted.message), () => {
-        const { draft } = options.older
-        const serving = draft?.takes(options, posted)
-          ? draft.post(options, posted)
-          : servePost(options, posted)
-        return serving?.finally(posted.load?.hold())
-      })
+      const { outlet, load } = request
+      const release = load?.hold()
+      servePost(options, { ...request, message })
+        .catch((error: unknown) => refuse(outlet, idOf(message), error))
+        .catch(options.onError)
+        .finally(release)
     },
-    bare({ method, headers, principal, outlet }) {
-      const serve = (session: Session | undefined): void | Promise<void> => {
-        if (session === undefined) throw new RondoError('PEER_SESSION')
-        // A temporary session receives no notifications, so its stream would stay silent.
-        if (session !== sessions.find(session.id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
-        const last = method === 'GET' ? headers['last-event-id'] : undefined
-        options.access.admit([], principal, last === undefined ? [] : session.streams.scopesOf(last))
-        if (method === 'GET') return serveGet(options, session, headers, principal, outlet)
-        const done = (): void => outlet.send({ status: 200, headers: {}, body: '' })
-        const ending = options.older.shared.end(session)
-        return isThenable(ending) ? ending.then(done) : done()
-      }
-      guarded(outlet, null, () => {
-        const { draft } = options.older
-        const id = headers['mcp-session-id'] ?? ''
-        if (!draft || !isTurnsSession(id)) {
-          const share = options.shareOf(principal, headers, outlet)
-          const last = method === 'GET' ? headers['last-event-id'] : undefined
-          const found = options.older.shared.find(id, principalTag(principal), share, last)
-          return isThenable(found) ? found.then(serve) : serve(found)
-        }
-        if (!options.sessions) {
-          return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
-        }
-        return draft.open(options, { headers, principal, outlet }).then(serve)
-      })
+    bare(request) {
+      const { outlet } = request
+      serveBare(options, request)
+        .catch((error: unknown) => refuse(outlet, null, error))
+        .catch(options.onError)
     },
   }
 }
 
-function serveGet(
+/** Rejects if the request cannot be served. */
+async function serveBare(
+  options: PostOptions,
+  { method, headers, principal, outlet }: HttpRequest,
+): Promise<void> {
+  const { draft, sessions, shared } = options.older
+  const id = headers['mcp-session-id'] ?? ''
+  const last = method === 'GET' ? headers['last-event-id'] : undefined
+  const isDraft = draft !== undefined && isTurnsSession(id)
+  if (isDraft && !options.sessions)
+    return outlet.send(refusal(new RondoError('PEER_HTTP_METHOD'), null, { Allow: 'POST' }))
+  const session = isDraft
+    ? await draft.open(options, { headers, principal, outlet })
+    : await shared.find(id, principalTag(principal), options.shareOf(principal, headers, outlet), last)
+  if (session === undefined) throw new RondoError('PEER_SESSION')
+  // A temporary session receives no notifications, so its stream would stay silent.
+  if (session !== sessions.find(session.id, session.owner)) throw new RondoError('LIMIT_SESSIONS')
+  await options.access.admit([], principal, last === undefined ? [] : session.streams.scopesOf(last))
+  if (method === 'GET') return serveGet(options, session, headers, principal, outlet)
+  await shared.end(session)
+  outlet.send({ status: 200, headers: {}, body: '' })
+}
+
+async function serveGet(
   options: PostOptions,
   session: Session,
   headers: RequestHeaders,
   principal: Principal | undefined,
   outlet: Outlet,
-): void | Promise<void> {
+): Promise<void> {
   const { stream, older } = options
   session.touch()
   const last = headers['last-event-id']
@@ -110,33 +97,25 @@ function serveGet(
   // The event is a question of another instance; what follows its answer may be sent here.
   const awaited = older.draft?.awaits(session, last)
   if (awaited !== undefined) return session.streams.awaitAnswer(awaited, outlet, stream)
-  const detail =
-    'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
   const { parts } = older.shared
-  const nothing = new RondoError('PEER_EVENT', session.portable && !parts ? detail : undefined)
-  if (!parts) throw nothing
-  return resumeElsewhere(parts, { options, session, eventId: last, principal, outlet }).then((resumed) => {
-    if (!resumed) throw nothing
-  })
+  if (parts && (await resumeElsewhere(parts, { options, session, eventId: last, principal, outlet }))) return
+  throw new RondoError('PEER_EVENT', session.portable && !parts ? NEEDS_STORE : undefined)
 }
 
-type Found = ReturnType<Older['shared']['find']>
+const NEEDS_STORE =
+  'There is nothing to resume after this Last-Event-ID. If another instance began the stream, the instances need a store that they share, or sticky routing by Mcp-Session-Id'
 
 export const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
 const NO_SESSION = 'This endpoint keeps no sessions, so it cannot ask its clients anything.'
 const NO_STREAM = 'The request does not accept text/event-stream, so its client cannot be asked anything.'
 const SILENT: ReplyPath = { channel: { send: () => {}, open: false }, respond: () => {} }
 
-/** Throws or rejects if the request as a whole is wrong. */
-function servePost(options: PostOptions, posted: Posted): void | Promise<void> {
+/** Rejects if the request as a whole is wrong. */
+async function servePost(options: PostOptions, posted: Posted): Promise<void> {
+  const { draft } = options.older
+  if (draft?.takes(options, posted)) return draft.post(options, posted)
   if (isInitialize(posted.message)) return beginSession(options, posted)
-  const session = sessionOf(options, posted)
-  return isThenable(session)
-    ? session.then((found) => serveIn(found, options, posted))
-    : serveIn(session, options, posted)
-}
-
-function serveIn(session: Session | undefined, options: PostOptions, posted: Posted): void {
+  const session = await sessionOf(options, posted)
   if (session === undefined) throw new RondoError('PEER_SESSION')
   session.touch()
   const { headers, message } = posted
@@ -151,28 +130,29 @@ function serveIn(session: Session | undefined, options: PostOptions, posted: Pos
   const decoded = messages.map((one) => dialect.decode(one, peer))
   const [first] = decoded
   if (!Array.isArray(message) && first?.kind === 'refused' && first.id === null) throw first.error
-  deliver(options, session, version, decoded, posted)
+  await deliver(options, session, version, decoded, posted)
 }
 
-function beginSession(
+async function beginSession(
   { older, sessions, service, shareOf, access }: PostOptions,
   { message, principal, headers, outlet }: Posted,
-): void | Promise<void> {
+): Promise<void> {
   if (service.state.draining) throw new RondoError('SERVER_DRAINING')
-  access.admit([], principal)
+  await access.admit([], principal)
   const call = readInitialize(older, message)
   const protocolVersion = negotiate(call.requested, older.versions)
-  const greet = (session?: Session): void => {
-    const known = principal !== undefined
-    const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
-    const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
-    const named = session ? { ...JSON_HEADERS, 'Mcp-Session-Id': session.id } : JSON_HEADERS
-    outlet.send({ status: 200, headers: named, body })
-  }
-  if (!sessions) return greet()
-  const facts = factsOf(older, call, protocolVersion)
-  const begun = older.shared.begin(facts, principalTag(principal), shareOf(principal, headers, outlet))
-  return isThenable(begun) ? begun.then(greet) : greet(begun)
+  const session = sessions
+    ? await older.shared.begin(
+        factsOf(older, call, protocolVersion),
+        principalTag(principal),
+        shareOf(principal, headers, outlet),
+      )
+    : undefined
+  const known = principal !== undefined
+  const result = older.greet(protocolVersion, { session: sessions, known, tasks: true })
+  const body = older.codecs.session(protocolVersion).encodeReply(call.id, { kind: 'complete', result })
+  const named = session ? { ...JSON_HEADERS, 'Mcp-Session-Id': session.id } : JSON_HEADERS
+  outlet.send({ status: 200, headers: named, body })
 }
 
 function versionOf({ headers, message }: Posted): string | undefined {
@@ -180,7 +160,10 @@ function versionOf({ headers, message }: Posted): string | undefined {
 }
 
 /** The session of a request, or a temporary one for this request alone; undefined if its session is unknown. */
-function sessionOf({ older, sessions, shareOf }: PostOptions, posted: Posted): Found {
+async function sessionOf(
+  { older, sessions, shareOf }: PostOptions,
+  posted: Posted,
+): Promise<Session | undefined> {
   const { principal, headers, outlet } = posted
   const owner = principalTag(principal)
   const id = headers['mcp-session-id']
@@ -204,45 +187,30 @@ export function unaskable({ rounds }: SessionDialect, headers: RequestHeaders): 
  * Delivers messages that the caller's token allows. An answer needs what the call needs that asked. `begin` serves the calls
  * of a client that takes its questions in turns.
  */
-export function deliver(
+export async function deliver(
   options: PostOptions,
   session: Session,
   version: string,
   decoded: readonly SessionMessage[],
   posted: Posted,
   begin?: DispatchContext['begin'],
-): void {
+): Promise<void> {
   const { access } = options
   if (!access.active) return deliverAdmitted(options, session, version, decoded, posted, begin)
-  const isCall = (one: SessionMessage) => one.kind === 'call' || one.kind === 'session'
+  const { principal } = posted
   const calls = decoded.flatMap((one) => (one.kind === 'call' || one.kind === 'session' ? [one.call] : []))
   const asked = decoded.flatMap((one) => (one.kind === 'answer' ? session.scopesOf(one.id) : []))
-  const allows = (taskId: string) => access.allows(scopesOfTask(taskId), posted.principal)
-  const follow = (needs: readonly Need[]): void => {
-    const rest = [...needs]
-    const scopes = new Map<RequestId, readonly string[]>()
-    const admitted = decoded.map((one) => {
-      const need = isCall(one) ? rest.shift() : undefined
-      if (one.kind !== 'call' || need === undefined) return one
-      scopes.set(one.call.id, need.scopes)
-      if (one.call.kind === 'tasks') return { ...one, call: { ...one.call, allows } }
-      return { ...one, call: withNeed(one.call, need) }
-    })
-    deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
-  }
-  access
-    .admit(calls, posted.principal, asked)
-    .then(follow)
-    .catch((error: unknown) => {
-      posted.outlet.fail(refusal(failureOf(options, error), idOf(posted.message)))
-    })
-    .finally(posted.load?.hold())
-}
-
-function accept(options: PostOptions, answering: readonly Promise<unknown>[], outlet: Outlet): void {
-  Promise.all(answering)
-    .then(() => outlet.send(ACCEPTED))
-    .catch((error: unknown) => outlet.fail(refusal(failureOf(options, error))))
+  const needs = [...(await access.admit(calls, principal, asked))]
+  const scopes = new Map<RequestId, readonly string[]>()
+  const allows = (taskId: string) => access.allows(scopesOfTask(taskId), principal)
+  const admitted = decoded.map((one) => {
+    const need = one.kind === 'call' || one.kind === 'session' ? needs.shift() : undefined
+    if (one.kind !== 'call' || need === undefined) return one
+    scopes.set(one.call.id, need.scopes)
+    if (one.call.kind === 'tasks') return { ...one, call: { ...one.call, allows } }
+    return { ...one, call: withNeed(one.call, need) }
+  })
+  return deliverAdmitted(options, session, version, admitted, posted, begin, scopes)
 }
 
 /** The error that a request fails with. What the operator has to know of it is logged. */
@@ -259,7 +227,7 @@ function otherInstanceError({ onRefused }: PostOptions['service']): RondoError {
 }
 
 /** `scopes`: what each call needs. */
-function deliverAdmitted(
+async function deliverAdmitted(
   options: PostOptions,
   session: Session,
   version: string,
@@ -267,7 +235,7 @@ function deliverAdmitted(
   { message, headers, principal, outlet, load }: Posted,
   begin?: DispatchContext['begin'],
   scopes?: DispatchContext['scopes'],
-): void {
+): Promise<void> {
   const { older, inFlight, service, onError, stream, access } = options
   const dialect = older.codecs.session(version)
   const context: DispatchContext = {
@@ -281,29 +249,26 @@ function deliverAdmitted(
     scopes,
     onError,
   }
-  const requests = decoded.filter(isRequest)
-  const answering: Promise<unknown>[] = []
-  for (const one of decoded) {
-    if (isRequest(one)) continue
-    const kept = one.kind === 'answer' && session.portable ? older.shared.answer : undefined
-    if (kept === undefined || one.kind !== 'answer' || isTurnsSession(session.id))
-      dispatch(context, session, version, one, principal, SILENT)
-    else {
-      const admit = (needs: readonly string[]): unknown => access.admit([], principal, needs)
-      const taken = kept(session, principal, one.id, one.answer, admit).then((isKept) => {
-        if (!isKept) dispatch(context, session, version, one, principal, SILENT)
-      })
-      answering.push(taken)
-    }
+  const admit = async (needs: readonly string[]): Promise<void> =>
+    void (await access.admit([], principal, needs))
+  const answer = session.portable && !isTurnsSession(session.id) ? older.shared.answer : undefined
+  const take = async (one: SessionMessage): Promise<void> => {
+    const isKept = one.kind === 'answer' && (await answer?.(session, principal, one.id, one.answer, admit))
+    if (!isKept) dispatch(context, session, version, one, principal, SILENT)
   }
+  const requests = decoded.filter(isRequest)
+  const taking = Promise.all(decoded.filter((one) => !isRequest(one)).map(take))
   if (requests.length === 0) {
     // An answer is acknowledged when it is in the store.
-    if (answering.length > 0) return accept(options, answering, outlet)
-    if (decoded.some((one) => one.kind === 'answer' && session.askedElsewhere(one.id)))
+    await taking
+    if (
+      !older.shared.answer &&
+      decoded.some((one) => one.kind === 'answer' && session.askedElsewhere(one.id))
+    )
       throw otherInstanceError(service)
     return outlet.send(ACCEPTED)
   }
-  for (const taken of answering) taken.catch(onError)
+  taking.catch(onError)
   // The stream outlives the requests, so it must not hold references to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
   const wish = {

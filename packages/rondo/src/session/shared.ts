@@ -25,22 +25,17 @@ import type { Session } from './session.ts'
 import type { SessionTable } from './table.ts'
 
 export interface SharedSessions {
-  /** Begins a session. Throws or rejects if there are too many. `share` is whose share of the limits it uses. */
-  begin(facts: PeerFacts, owner: string, share: string): Session | Promise<Session>
+  /** Begins a session. Rejects if there are too many. `share` is whose share of the limits it uses. */
+  begin(facts: PeerFacts, owner: string, share: string): Promise<Session>
   /**
    * This instance's part of the owner's session; undefined if there is no such session. With the id of an event that no
-   * instance can have sent, throws or rejects before the store is read.
+   * instance can have sent, rejects before the store is read.
    */
-  find(
-    id: string,
-    owner: string,
-    share: string,
-    eventId?: string,
-  ): Session | undefined | Promise<Session | undefined>
+  find(id: string, owner: string, share: string, eventId?: string): Promise<Session | undefined>
   /** Brings this instance's part of a session up to date. False if the session has ended. */
   refresh(session: Session): Promise<boolean>
-  /** Changes a session for all instances. Throws or rejects if the client asks for too much. */
-  change(session: Session, call: StateCall): void | Promise<void>
+  /** Changes a session for all instances: here at once. Rejects if the client asks for too much. */
+  change(session: Session, call: StateCall): Promise<void>
   /** Cancels a call of a session, whichever instance has it. */
   cancel(session: Session, request: RequestId): void
   /** Keeps a call of a session while it waits; undefined without a store. */
@@ -52,7 +47,7 @@ export interface SharedSessions {
   /** Resolves when calls that were released can be continued elsewhere. */
   close(): Promise<void>
   /** Ends a session for good, because its client asked for it. */
-  end(session: Session): void | Promise<void>
+  end(session: Session): Promise<void>
 }
 
 /** The parts of an instance with which it resumes the streams of others. */
@@ -150,32 +145,27 @@ export function createSharedSessions(
   })
 
   return {
-    begin: (...args) => keys.ready()?.then(() => begin(...args)) ?? begin(...args),
-    find(...args) {
-      const loading = keys.ready()
-      if (!records) return loading ? loading.then(() => find(...args)) : find(...args)
-      const findShared = async (): Promise<Session | undefined> => {
-        await loading
-        const session = find(...args)
-        return session && (await refresh(session, records)) ? session : undefined
-      }
-      return findShared()
+    async begin(...args) {
+      await keys.ready()
+      return begin(...args)
+    },
+    async find(...args) {
+      await keys.ready()
+      const session = find(...args)
+      return session && (!records || (await refresh(session, records))) ? session : undefined
     },
     refresh: async (session) => (records && session.portable ? refresh(session, records) : true),
-    change(session, call) {
-      if (!records || !session.portable) return applyHere(session, call)
-      const save = async (): Promise<void> => {
-        applyHere(session, call)
-        const edit = (state: SessionState | undefined): NextRecord<SessionState> | undefined =>
-          state?.ended
-            ? undefined
-            : { value: changed(state ?? {}, call), ttlMs: session.until - platform.now() }
-        const outcome = await records.change(recordOf(session), session, edit, narrowState)
-        if (outcome === 'limit') throw new RondoError('LIMIT_SUBSCRIPTIONS')
-        await refresh(session, records)
-        await fleet?.tell({ kind: 'session', session: session.name })
-      }
-      return save()
+    async change(session, call) {
+      applyHere(session, call)
+      if (!records || !session.portable) return
+      const edit = (state: SessionState | undefined): NextRecord<SessionState> | undefined =>
+        state?.ended
+          ? undefined
+          : { value: changed(state ?? {}, call), ttlMs: session.until - platform.now() }
+      const outcome = await records.change(recordOf(session), session, edit, narrowState)
+      if (outcome === 'limit') throw new RondoError('LIMIT_SUBSCRIPTIONS')
+      await refresh(session, records)
+      await fleet?.tell({ kind: 'session', session: session.name })
     },
     hold: kept?.hold,
     answer: kept?.answer,
@@ -192,21 +182,18 @@ export function createSharedSessions(
       storeClock.idly(1_000, () => cancelling.add(share, -1))
       fleet.mention({ kind: 'cancel', session: name, request })
     },
-    end(session) {
+    async end(session) {
       if (!records) return forget(session)
-      const save = async (): Promise<void> => {
-        const last = (): NextRecord<SessionState> => ({
-          value: { ended: true },
-          ttlMs: session.until - platform.now(),
-        })
-        const outcome = await records.change(recordOf(session), session, last, narrowState)
-        // Other instances would go on serving it.
-        if (outcome === 'limit')
-          throw new RondoError('STORE_BUSY', 'The store has no room for the end of a session')
-        forget(session)
-        await fleet?.tell({ kind: 'session', session: session.name })
-      }
-      return save()
+      const last = (): NextRecord<SessionState> => ({
+        value: { ended: true },
+        ttlMs: session.until - platform.now(),
+      })
+      const outcome = await records.change(recordOf(session), session, last, narrowState)
+      // Other instances would go on serving it.
+      if (outcome === 'limit')
+        throw new RondoError('STORE_BUSY', 'The store has no room for the end of a session')
+      forget(session)
+      await fleet?.tell({ kind: 'session', session: session.name })
     },
   }
 }

@@ -163,7 +163,7 @@ async function serveDrafts(options: PostOptions, turns: TurnsService, posted: Po
     ? async (...[call, line]: Parameters<BeginTurn>) =>
         toEnding(await turns.begin(call, principal, line, session.id, why), protocolVersion)
     : undefined
-  deliver(options, session, protocolVersion, [decoded], posted, begin)
+  await deliver(options, session, protocolVersion, [decoded], posted, begin)
 }
 
 function toEnding(outcome: TurnOutcome, protocolVersion: string): CallEnding {
@@ -214,7 +214,7 @@ async function takeAnswer(
   const { id, answer } = decoded
   const { state } = message as { readonly state?: unknown }
   if (session.asked(id)) {
-    served.options.access.admit([], posted.principal, session.scopesOf(id))
+    await served.options.access.admit([], posted.principal, session.scopesOf(id))
     if (!session.answer(id, answer, state)) throw new RondoError('STATE_INVALID')
     return outlet.send(ACCEPTED)
   }
@@ -323,7 +323,7 @@ async function greetDrafts(
   turns: TurnsService,
   { message, principal, outlet }: Posted,
 ): Promise<void> {
-  access.admit([], principal)
+  await access.admit([], principal)
   const { id, requested, capabilities: declared, clientInfo } = readInitialize(older, message)
   const protocolVersion = negotiate(requested, older.versions)
   const capabilities = rememberedCapabilities(declared, EXPERIMENTAL)
