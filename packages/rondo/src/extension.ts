@@ -1,13 +1,12 @@
 /** For those who write an extension of a server (`server.use`): `rondo/extension`. */
 
+export type { CallFacts, CallReply } from './carry/around.ts'
 export { JsonRpcError } from './errors.ts'
 export type { Reply, TaskState, WireError } from './protocol/reply.ts'
 export type {
-  CallFacts,
-  CallReply,
   Extension,
   ExtensionHost,
   MethodCall,
   MethodHandler,
-  Route,
 } from './serve/extension.ts'
+export type { Route } from './serve/port.ts'

@@ -13,6 +13,7 @@ import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
 import type { Claims, Expected, ExpectedExtension, OpenedState, SealedState } from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
+import type { CallStep } from './around.ts'
 import type { StoredLimits } from './migration.ts'
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
@@ -106,6 +107,8 @@ export interface Tracer {
 }
 
 export interface FlowHost {
+  /** The steps of extensions around calls, the outermost first. */
+  readonly steps: readonly CallStep[]
   readonly audience: string
   readonly codecs: Codecs
   readonly keys: KeyHolder

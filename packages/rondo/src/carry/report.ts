@@ -7,6 +7,7 @@ import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.t
 import type { Journal } from '../journal/journal.ts'
 import type { LogPlace, RoundEvent, RoundLine, StateRefusedEvent } from '../log/event.ts'
 import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
+import { methodOf } from '../protocol/common/json-rpc.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
 import type { RunReport } from '../replay/run-state.ts'
@@ -303,23 +304,6 @@ function requestOperation(call: PlainCall, began: number): ObservedOperation {
   const { id: requestId, protocolVersion, trace } = call
   const task = call.kind === 'task' ? { task: call.taskId } : {}
   return { kind: 'request', method: methodOf(call), requestId, protocolVersion, trace, began, ...task }
-}
-
-function methodOf(call: PlainCall): string {
-  switch (call.kind) {
-    case 'flow':
-      return call.method
-    case 'list':
-      return call.listing === 'templates' ? 'resources/templates/list' : `${call.listing}/list`
-    case 'discover':
-      return 'server/discover'
-    case 'complete':
-      return 'completion/complete'
-    case 'task':
-      return `tasks/${call.action}`
-    case 'tasks':
-      return 'tasks/list'
-  }
 }
 
 function endOf(reply: OlderReply): Parameters<Observed['end']>[0] {

@@ -195,6 +195,15 @@ export interface RefusedEvent extends LogOrigin {
   readonly count: number
 }
 
+/** A line of an extension (`server.use`). */
+export interface ExtensionEvent extends LogOrigin {
+  readonly event: 'extension'
+  /** The name of the extension. */
+  readonly extension: string
+  readonly message: string
+  readonly error?: unknown
+}
+
 /** An event as a log function receives it. */
 export type LogEvent =
   | RoundEvent
@@ -210,6 +219,7 @@ export type LogEvent =
   | TaskEvent
   | SessionEvent
   | RefusedEvent
+  | ExtensionEvent
 
 /** An event before the log adds level and instance. */
 export type LogFacts = FactsOf<LogEvent>
@@ -236,9 +246,11 @@ const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
   task: 'warn',
   session: 'info',
   refused: 'warn',
+  extension: 'warn',
 }
 
 function levelOf(facts: LogFacts): LogOrigin['level'] {
+  if (facts.event === 'extension' && facts.error === undefined) return 'info'
   if (facts.event !== 'task') return LEVELS[facts.event]
   if (facts.phase === 'given_up') return 'error'
   return facts.phase === 'claimed' ? 'info' : 'warn'

@@ -63,6 +63,8 @@ function sentence(event: LogEvent, paint: Paint): string {
     }
     case 'session':
       return `session ${event.session} ${event.phase} (${clean(event.protocolVersion)})`
+    case 'extension':
+      return `${clean(event.extension)}: ${clean(event.message)}`
     case 'refused':
       return `${event.status}: ${event.message}${event.count > 1 ? ` (${event.count} times)` : ''}`
   }

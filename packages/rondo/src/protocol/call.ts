@@ -86,7 +86,14 @@ export interface TaskCall extends Envelope {
   readonly inputResponses?: Readonly<Record<string, unknown>>
 }
 
-export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall
+/** A method that no revision defines. An extension may serve it. */
+export interface CustomCall extends Envelope {
+  readonly kind: 'custom'
+  readonly method: string
+  readonly args: Readonly<Record<string, unknown>>
+}
+
+export type Call = TaskCall | FlowCall | ListCall | DiscoverCall | CompleteCall | ListenCall | CustomCall
 
 /** The line back to the client while a request runs. */
 export interface Line {

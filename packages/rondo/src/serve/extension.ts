@@ -1,12 +1,17 @@
 /**
  * Extensions: what a package adds to a server with `server.use`, without touching the runtime. Pages and webhooks beside the
- * MCP endpoint, methods of its own, and a step around every call.
+ * MCP endpoint (`http/route.ts`), methods of its own, and a step around every call (`carry/around.ts`).
  */
 
+import type { CallFacts, CallReply } from '../carry/around.ts'
 import type { EventDelivery } from '../carry/task/hook.ts'
+import { assertOptions, misuse, RondoError } from '../errors.ts'
+import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
-import type { OlderReply } from '../protocol/reply.ts'
+import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { EngineStore, Store } from '../store/store.ts'
+import type { OpenHost } from './host.ts'
+import type { Route, ServedExtensions } from './port.ts'
 
 /** An addition to a server. Every part except the name is optional. */
 export interface Extension {
@@ -28,52 +33,23 @@ export interface Extension {
   attach?(host: ExtensionHost): undefined | (() => void | Promise<void>)
 }
 
-/** Serves one HTTP request. `request.signal` fires when the client disconnects. */
-export type Route = (request: Request) => Response | Promise<Response>
-
-/** Serves a method of an extension. Resolves with the result; throws a `RondoError` for an error. */
+/** Serves a method of an extension. Returns the result; throws a `RondoError` for an error. */
 export type MethodHandler = (
   params: Readonly<Record<string, unknown>>,
   call: MethodCall,
 ) => Readonly<Record<string, unknown>> | Promise<Readonly<Record<string, unknown>>>
 
 /** The request that a method of an extension serves. */
-export interface MethodCall extends CallFacts {
-  /** Fires when the client disconnects or cancels. */
-  readonly signal: AbortSignal
-}
-
-/** A request or a turn, as the steps around it see it. */
-export interface CallFacts {
-  /** `turn`: a worker runs a task, without a request. */
-  readonly kind: 'request' | 'turn'
-  /** The JSON-RPC method; in a turn, that of the request that began the task. */
+export interface MethodCall {
   readonly method: string
-  /** The name of the tool or prompt, the URI of the resource, or the id of the task. */
-  readonly target?: string
-  /** The arguments of a tool or prompt, or the params of a method that an extension defines. */
-  readonly args: Readonly<Record<string, unknown>>
-  /** The position in a list. */
-  readonly cursor?: string
-  /** True if the call began in an earlier request. */
-  readonly continues: boolean
   /** Absent for an anonymous caller. */
   readonly principal?: Principal
   /** The name and version that the client reports. */
   readonly client?: { readonly name: string; readonly version: string; readonly title?: string }
   readonly protocolVersion: string
-  /** The id of the flow. A request has it only inside its sealed state, so it is known in turns alone. */
-  readonly flow?: string
-  /** The id of the task, and the number of its turn. */
-  readonly task?: string
-  readonly turn?: number
+  /** Fires when the client disconnects or cancels. */
+  readonly signal: AbortSignal
 }
-
-/** The reply to a call, independent of revisions. */
-export type CallReply =
-  | OlderReply
-  /** Nothing to reply yet: the turn ended before its task did, or another instance replies. Only `next` returns it. */
-  | { readonly kind: 'pending' }
 
 /** The services that a server offers to its extensions. */
 export interface ExtensionHost {
@@ -81,7 +57,7 @@ export interface ExtensionHost {
   readonly name: string
   /** Absent if the server has no store. */
   readonly store?: Store | EngineStore
-  /** The time in milliseconds since the epoch. */
+  /** Returns the time in milliseconds since the epoch. */
   now(): number
   /** Writes a line to the log, as a warning if there is an error. The message must not contain secrets. */
   log(message: string, error?: unknown): void
@@ -94,4 +70,213 @@ export interface ExtensionHost {
   open(purpose: string, sealed: string): Promise<Uint8Array | undefined>
   /** Delivers an event to a hook, like `server.deliver`. */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
+}
+
+/** The extensions of one server. */
+export interface Extensions extends ServedExtensions {
+  use(extension: Extension): void
+  /** Refuses every later `use`: requests must not meet a server that changes. */
+  freeze(): void
+  /** Runs the functions that `attach` returned. Never rejects. */
+  close(): Promise<void>
+}
+
+interface ExtensionsOptions {
+  readonly host: OpenHost
+  readonly name: string
+  readonly deliver: ExtensionHost['deliver']
+  /** Paths that routes must not hide, by what they serve. */
+  readonly reserved: Readonly<Record<string, string | undefined>>
+}
+
+interface Owned<T> {
+  readonly owner: string
+  readonly value: T
+}
+
+const PARTS: Readonly<Record<keyof Extension, true>> = {
+  name: true,
+  routes: true,
+  methods: true,
+  around: true,
+  attach: true,
+}
+
+export function createExtensions({ host, name, deliver, reserved }: ExtensionsOptions): Extensions {
+  const names = new Set<string>()
+  const routes = new Map<string, Owned<Route>>()
+  const methods = new Map<string, Owned<MethodHandler>>()
+  const closers: Owned<() => void | Promise<void>>[] = []
+  let frozen = false
+
+  const assertVisible: Extensions['assertVisible'] = (paths) => {
+    for (const [what, path] of Object.entries(paths)) {
+      for (const [route, { owner }] of routes) {
+        if (path !== undefined && isBelow(path, route))
+          throw misuse(
+            `The route ${route} of the extension "${owner}" hides ${path}, ${what}: choose another path.`,
+          )
+      }
+    }
+  }
+
+  function assertRoute(owner: string, path: string, handler: unknown): void {
+    if (!ROUTE.test(path)) {
+      throw misuse(
+        `A route is a path such as /approvals, without a slash at its end; the extension "${owner}" has ${JSON.stringify(path)}.`,
+      )
+    }
+    assertHandler(owner, `route ${path}`, handler)
+    for (const [other, { owner: of }] of routes) {
+      if (of !== owner && (isBelow(other, path) || isBelow(path, other)))
+        throw misuse(
+          `The extensions "${of}" and "${owner}" both serve ${isBelow(path, other) ? path : other}.`,
+        )
+    }
+  }
+
+  function assertMethod(owner: string, method: string, handler: unknown): void {
+    assertHandler(owner, `method ${method}`, handler)
+    const [namespace = ''] = method.split('/', 1)
+    if (!METHOD.test(method)) {
+      throw misuse(
+        `A method has a namespace and a name, such as vendor/thing; the extension "${owner}" has ${JSON.stringify(method)}.`,
+      )
+    }
+    if (PROTOCOL_NAMESPACES.has(namespace)) {
+      throw misuse(
+        `"${namespace}/…" belongs to the protocol: the extension "${owner}" needs another name than ${method}.`,
+      )
+    }
+    const other = methods.get(method)
+    if (other)
+      throw misuse(`The extensions "${other.owner}" and "${owner}" both define the method ${method}.`)
+  }
+
+  return {
+    use(extension) {
+      const owner = nameOf(extension)
+      if (frozen)
+        throw misuse('server.use must come before listen, stdio, nodeHandler and the first call of fetch.')
+      if (names.has(owner)) throw misuse(`The extension "${owner}" is already in use.`)
+      const { routes: ownRoutes = {}, methods: ownMethods = {} } = extension
+      for (const [path, route] of Object.entries(ownRoutes)) assertRoute(owner, path, route)
+      for (const [method, handler] of Object.entries(ownMethods)) assertMethod(owner, method, handler)
+      if (extension.around !== undefined) assertHandler(owner, 'step around', extension.around)
+      if (extension.attach !== undefined) assertHandler(owner, 'function attach', extension.attach)
+      names.add(owner)
+      for (const [path, value] of Object.entries(ownRoutes)) routes.set(path, { owner, value })
+      for (const [method, value] of Object.entries(ownMethods)) methods.set(method, { owner, value })
+      assertVisible(reserved)
+      if (extension.around)
+        host.steps.push({ name: owner, run: (call, next) => extension.around?.(call, next) ?? next() })
+      const close: unknown = extension.attach?.(hostOf(host, owner, name, deliver))
+      if (typeof close === 'function') closers.push({ owner, value: close as () => void })
+    },
+    freeze() {
+      frozen = true
+    },
+    get hasRoutes() {
+      return routes.size > 0
+    },
+    assertVisible,
+    route(path) {
+      let found: { readonly length: number; readonly route: Route } | undefined
+      for (const [at, { value: route }] of routes) {
+        if (isBelow(path, at) && at.length > (found?.length ?? 0)) found = { length: at.length, route }
+      }
+      return found?.route
+    },
+    async serve(call, principal, line) {
+      const method = methods.get(call.method)
+      if (!method) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+      const { clientInfo: client, protocolVersion } = call
+      const aborting = new AbortController()
+      const stop = line.onClose(() => aborting.abort())
+      try {
+        const { signal } = aborting
+        const facts: MethodCall = { method: call.method, principal, client, protocolVersion, signal }
+        const result: unknown = await method.value(call.args, facts)
+        if (isRecord(result)) return { kind: 'complete', result }
+        throw misuse(`The method ${call.method} of the extension "${method.owner}" must return an object.`)
+      } finally {
+        stop()
+      }
+    },
+    async close() {
+      for (const { owner, value } of closers.splice(0).reverse()) {
+        try {
+          await value()
+        } catch (error) {
+          host.log({ event: 'extension', extension: owner, message: 'The extension failed to close', error })
+        }
+      }
+    },
+  }
+}
+
+function nameOf(extension: unknown): string {
+  assertOptions('An extension', extension, PARTS)
+  const { name } = (extension ?? {}) as Partial<Extension>
+  if (typeof name === 'string' && /^[\w.@/-]{1,64}$/.test(name)) return name
+  throw misuse(
+    'An extension needs a name of letters, digits, dots and dashes: server.use({ name: "approvals", … })',
+  )
+}
+
+function assertHandler(owner: string, what: string, handler: unknown): void {
+  if (typeof handler !== 'function')
+    throw misuse(`The ${what} of the extension "${owner}" must be a function.`)
+}
+
+const ROUTE = /^(?:\/[\w.~-]*[\w~-])+$/
+const METHOD = /^[\w.-]+(?:\/[\w.-]+)+$/
+
+/** Namespaces of the protocol, in all of its revisions. */
+const PROTOCOL_NAMESPACES: ReadonlySet<string> = new Set([
+  'completion',
+  'elicitation',
+  'logging',
+  'notifications',
+  'prompts',
+  'resources',
+  'roots',
+  'sampling',
+  'server',
+  'subscriptions',
+  'tasks',
+  'tools',
+])
+
+function isBelow(path: string, route: string): boolean {
+  return path === route || path.startsWith(`${route}/`)
+}
+
+/** Longer sealed text is refused unread. */
+const MAX_SEALED = 16 * 1024 * 1024
+
+function hostOf(
+  host: OpenHost,
+  extension: string,
+  name: string,
+  deliver: ExtensionHost['deliver'],
+): ExtensionHost {
+  const placeOf = (purpose: string): string =>
+    JSON.stringify(['extension', extension, purpose, host.audience])
+  return {
+    name,
+    store: host.store,
+    now: host.platform.now,
+    log: (message, error) => host.log({ event: 'extension', extension, message, error }),
+    async seal(purpose, data) {
+      await host.keys.ready()
+      return sealEnvelope(host.keys.ring, placeOf(purpose), data).token
+    },
+    async open(purpose, sealed) {
+      await host.keys.ready()
+      const opened = openEnvelope(host.keys.ring, placeOf(purpose), sealed, MAX_SEALED)
+      return opened.kind === 'open' ? opened.plaintext : undefined
+    },
+    deliver,
+  }
 }

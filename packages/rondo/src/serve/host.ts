@@ -4,6 +4,7 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
+import type { CallStep } from '../carry/around.ts'
 import type { FlowHost, FlowPlatform, RunningRound, StateCarrier, TaskHost, Tracer } from '../carry/host.ts'
 import { createMigration, type MigrationMode, sealedWithHandles } from '../carry/migration.ts'
 import { notedEnd } from '../carry/report.ts'
@@ -58,6 +59,8 @@ export interface HostOptions extends Pick<ServerOptions, Shared> {
 }
 
 export interface OpenHost extends FlowHost {
+  /** Extensions add to it. */
+  readonly steps: CallStep[]
   readonly store: ServerOptions['store']
   /** Sets `draining`, and calls the listeners. */
   drain(): void
@@ -102,6 +105,7 @@ export function createHost(
     observer,
     instance,
     running: new Set<RunningRound>(),
+    steps: [],
     draining: false,
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,

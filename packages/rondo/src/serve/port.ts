@@ -11,6 +11,7 @@ import type { InFlight } from '../lib/collection.ts'
 import type { JsonLimits } from '../lib/json.ts'
 import type {
   Call,
+  CustomCall,
   Line,
   ListenCall,
   Listing,
@@ -195,6 +196,8 @@ export interface Service {
   readonly changes: ChangeBus
   /** The changes to which a client may subscribe: those whose capability is declared. */
   readonly changeKinds: readonly Exclude<Change['kind'], 'everything'>[]
+  /** Absent where nothing can be added. */
+  readonly extensions?: ServedExtensions
   /** Never rejects. */
   handle(active: ActiveCall): Reply | Promise<Reply>
   /** Serves clients of earlier eras. Absent if these are closed. */
@@ -225,6 +228,20 @@ export interface Service {
   leave?(): void
   /** Sets `state.draining`. */
   drain(): void
+}
+
+/** Serves one HTTP request. `request.signal` fires when the client disconnects. */
+export type Route = (request: Request) => Response | Promise<Response>
+
+/** What extensions add, as the entrances and the services see it; see `extension.ts`. */
+export interface ServedExtensions {
+  /** Returns the handler of a path. */
+  readonly route: (path: string) => Route | undefined
+  readonly hasRoutes: boolean
+  /** Throws if a route would hide one of these paths, which are named by what they serve. */
+  assertVisible(paths: Readonly<Record<string, string | undefined>>): void
+  /** Serves a method that no revision defines. */
+  serve(call: CustomCall, principal: Principal | undefined, line: Line): Promise<Reply>
 }
 
 /** Reports tasks as they change; returns a function that ends this. */

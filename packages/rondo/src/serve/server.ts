@@ -12,6 +12,7 @@ import { createOlder } from '../session/service.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
+import { createExtensions, type Extension, type Extensions } from './extension.ts'
 import { type CallerLog, createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { offerForwarding } from './forwarding.ts'
@@ -41,6 +42,11 @@ import { createService, type OpenService } from './service.ts'
 import { assertStdioNames, type StdioOptions, serveStdio } from './stdio/stdio.ts'
 
 export interface Server extends Declarations {
+  /**
+   * Adds an extension: routes beside the MCP endpoint, methods of its own, a step around every call. Extensions are used before
+   * the server serves; the first is the outermost.
+   */
+  use(extension: Extension): void
   /** Notifies subscribers that a resource has new content. */
   updated(uri: string): void
   /**
@@ -74,6 +80,7 @@ function toService(
   host: OpenHost,
   registry: Registry,
   fleet: Fleet | undefined,
+  extensions: Extensions,
   stopping: Pick<Service, 'leave' | 'drain' | 'onClosed' | 'readiness'>,
 ): OpenService {
   const { name, version, title, instructions, pageSize = 1000 } = options
@@ -82,7 +89,8 @@ function toService(
   const onError = (error: unknown): void =>
     host.log({ event: 'warning', message: 'Notifying a subscriber of a change failed', error })
   const changes = guardedBus(options.changes ?? shareChanges(createChangeBus(onError), fleet), onError)
-  const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs: host.codecs }
+  const { codecs } = host
+  const shared = { host, registry, serverInfo, instructions, pageSize, changes, codecs, extensions }
   const logRefusal = createRefusalLog(host.log, host.platform.now)
   return createService({
     ...shared,
@@ -190,10 +198,23 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     closed += 1
     if (closed < open.size) return
     await work.stop().catch(onError)
+    await extensions.close()
     logDrained()
   }
   const fleet = createFleet(host, host.store)
-  const service = toService(options, host, registry, fleet, { leave, drain, onClosed, readiness })
+  const deliver: Server['deliver'] = async (hookId, event) => {
+    if (!host.tasks)
+      throw misuse('server.deliver needs a store, because only tasks have hooks: createServer({ store })')
+    return deliverEvent(host, host.tasks, (name) => registry.find('tools/call', name), hookId, event)
+  }
+  const metadata = options.authenticate?.resource?.paths ?? []
+  const extensions = createExtensions({
+    host,
+    name: options.name,
+    deliver,
+    reserved: Object.fromEntries(metadata.map((path) => [`the OAuth metadata at ${path}`, path])),
+  })
+  const service = toService(options, host, registry, fleet, extensions, { leave, drain, onClosed, readiness })
   const onRefused: CallerLog['refused'] = (status, ...why) => {
     const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
     host.observer?.count?.({ kind: 'refused', code, status })
@@ -216,9 +237,12 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const stopWork = async (): Promise<void> => {
     if (open.size === 0) leave()
     await work.stop()
-    if (open.size === 0) logDrained()
+    if (open.size > 0) return
+    await extensions.close()
+    logDrained()
   }
   const start = (): void => {
+    extensions.freeze()
     work.start()
     fleet?.start()
   }
@@ -244,11 +268,8 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const server: Server = {
     ...declaring(registry, service.changed),
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
-    async deliver(hookId, event) {
-      if (!host.tasks)
-        throw misuse('server.deliver needs a store, because only tasks have hooks: createServer({ store })')
-      return deliverEvent(host, host.tasks, (name) => registry.find('tools/call', name), hookId, event)
-    },
+    deliver,
+    use: extensions.use,
     async hook(hookId) {
       if (!host.tasks)
         throw misuse('server.hook needs a store, because only tasks have hooks: createServer({ store })')
@@ -307,6 +328,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       await Promise.all(Array.from(open, (listening) => listening.close()))
       await Promise.all([exchange.endStreams(), fetchExchange.endStreams()])
       await work.stop()
+      await extensions.close()
       if (open.size === 0) logDrained()
       fleet?.stop()
       host.close()

@@ -4,6 +4,7 @@
  * the target of a call and runs its round; lists, discovery and completion are in `listing.ts`.
  */
 
+import { AS_REPLY, aroundRequest } from '../carry/around.ts'
 import type { FlowHost } from '../carry/host.ts'
 import { observeRequest } from '../carry/report.ts'
 import { needOf } from '../carry/scope.ts'
@@ -18,7 +19,7 @@ import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
 import { complete, createCatalog } from './listing.ts'
-import type { ActiveCall, Service } from './port.ts'
+import type { ActiveCall, ServedExtensions, Service } from './port.ts'
 
 type Given =
   | 'serverInfo'
@@ -34,6 +35,7 @@ type Given =
   | 'drain'
 
 interface ServiceOptions extends Pick<Service, Given> {
+  readonly extensions: ServedExtensions
   readonly host: FlowHost
   readonly registry: Registry
   readonly instructions?: string
@@ -48,6 +50,7 @@ export interface OpenService extends Service {
 
 export function createService(options: ServiceOptions): OpenService {
   const { host, registry, serverInfo, instructions, changes, pageSize, listCache: cache, codecs } = options
+  const { extensions } = options
   const supportedVersions = codecs.requestVersions
   const tasks = host.tasks !== undefined
   const catalog = createCatalog(registry, { pageSize, cache, supportedVersions, instructions, tasks })
@@ -55,6 +58,34 @@ export function createService(options: ServiceOptions): OpenService {
     if (error instanceof RondoError && error.code === 'LIMIT_TASKS')
       options.onRefused?.(error.code, error.http)
     return toErrorReply(error, host)
+  }
+
+  const serve = ({ call, principal, line }: ActiveCall): Reply | Promise<Reply> => {
+    switch (call.kind) {
+      case 'flow': {
+        const target = registry.find(call.method, call.target)
+        if (!target) return observeRequest(host, call, () => unknownTarget(call))
+        const running = call.relatedTaskIds
+          ? withRelatedTasks(host, call, principal).then((related) =>
+              runRound({ host, target, call: related, principal, line }),
+            )
+          : runRound({ host, target, call, principal, line })
+        return running.catch(toReply)
+      }
+      case 'list':
+        return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+      case 'discover':
+        return observeRequest(host, call, () => catalog.discover())
+      case 'complete':
+        return observeRequest(host, call, () => complete(registry, call, principal).catch(toReply))
+      case 'custom':
+        return observeRequest(host, call, () => extensions.serve(call, principal, line).catch(toReply))
+      case 'task':
+        return observeRequest(host, call, (observed) => {
+          if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+          return handleTask(host, host.tasks, call, principal, observed?.span).catch(toReply)
+        })
+    }
   }
 
   return {
@@ -74,6 +105,7 @@ export function createService(options: ServiceOptions): OpenService {
     leave: options.leave,
     state: host,
     drain: options.drain,
+    extensions,
     tasks,
     watchTasks: host.tasks && watchTasks(host, host.tasks),
     paramHeaders: registry.paramHeaders,
@@ -81,30 +113,10 @@ export function createService(options: ServiceOptions): OpenService {
       return registry.scoped
     },
     needOf: (call) => needOf(registry, call),
-    handle({ call, principal, line }) {
-      switch (call.kind) {
-        case 'flow': {
-          const target = registry.find(call.method, call.target)
-          if (!target) return observeRequest(host, call, () => unknownTarget(call))
-          const running = call.relatedTaskIds
-            ? withRelatedTasks(host, call, principal).then((related) =>
-                runRound({ host, target, call: related, principal, line }),
-              )
-            : runRound({ host, target, call, principal, line })
-          return running.catch(toReply)
-        }
-        case 'list':
-          return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
-        case 'discover':
-          return observeRequest(host, call, () => catalog.discover())
-        case 'complete':
-          return observeRequest(host, call, () => complete(registry, call, principal).catch(toReply))
-        case 'task':
-          return observeRequest(host, call, (observed) => {
-            if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-            return handleTask(host, host.tasks, call, principal, observed?.span).catch(toReply)
-          })
-      }
+    handle(active) {
+      if (host.steps.length === 0) return serve(active)
+      const run = async (): Promise<Reply> => serve(active)
+      return aroundRequest<Reply>(host.steps, active.call, active.principal, run, AS_REPLY).catch(toReply)
     },
     changed(listing) {
       catalog.invalidate(listing)

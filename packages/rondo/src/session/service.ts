@@ -4,6 +4,7 @@
  * result that says why.
  */
 
+import { AS_REPLY, aroundRequest } from '../carry/around.ts'
 import type { FlowHost } from '../carry/host.ts'
 import { type AskingLine, type MakePortable, type PushOptions, runPushed } from '../carry/push.ts'
 import { observeRequest, unaskableReply } from '../carry/report.ts'
@@ -11,14 +12,14 @@ import { observeTask } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
-import type { FlowCall, Principal } from '../protocol/call.ts'
+import type { FlowCall, OlderCall, Principal } from '../protocol/call.ts'
 import type { SessionDialect } from '../protocol/codec.ts'
-import type { Reply, TaskState } from '../protocol/reply.ts'
+import type { OlderReply, Reply, TaskState } from '../protocol/reply.ts'
 import { digest } from '../seal/envelope.ts'
 import { toErrorReply, unknownTarget } from '../serve/failure.ts'
 import type { Fleet } from '../serve/fleet.ts'
 import { complete, createCatalog } from '../serve/listing.ts'
-import type { ChangeBus, OlderService } from '../serve/port.ts'
+import type { ChangeBus, OlderService, ServedExtensions } from '../serve/port.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { Target } from '../tool/target.ts'
 import { createEntrance } from './entrance.ts'
@@ -36,6 +37,7 @@ interface OlderOptions extends GreetOptions {
   readonly sessions: SessionOptions
   readonly attach?: AttachDraft
   readonly fleet?: Fleet
+  readonly extensions: ServedExtensions
 }
 
 /** Pages of tasks are short, because every task on them has to be unsealed. */
@@ -45,7 +47,7 @@ const TASK_SUPPORT = { never: 'forbidden', late: 'forbidden', auto: 'optional', 
 
 /** Returns undefined if the server accepts no earlier era. */
 export function createOlder(options: OlderOptions): OlderService | undefined {
-  const { host, registry, pageSize, changes, codecs, fleet } = options
+  const { host, registry, pageSize, changes, codecs, fleet, extensions } = options
   const versions = codecs.sessionVersions
   if (versions.length === 0) return undefined
   const every = createEvery(() => {})
@@ -65,6 +67,40 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
   const draft = options.attach?.(host, registry, (target, call) =>
     taskMismatch(host, codecs.session(call.protocolVersion), target, call),
   )
+  const answer: Older['answer'] = async (call, principal, line, unaskable) => {
+    if (call.kind === 'list') {
+      return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+    }
+    if (call.kind === 'complete') {
+      const answer = (): Promise<Reply> =>
+        complete(registry, call, principal).catch((error: unknown) => toErrorReply(error, host))
+      return observeRequest(host, call, answer)
+    }
+    if (call.kind === 'task' || call.kind === 'tasks') {
+      const shown = Math.min(pageSize, TASKS_PER_PAGE)
+      const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
+      const dialect = codecs.session(call.protocolVersion)
+      const terms = { dialect, pageSize: shown, unaskable, hand }
+      return observeRequest(host, call, (observed) =>
+        answerTaskCall(host, call, principal, line, { ...terms, observed }),
+      )
+    }
+    if (call.kind === 'custom') {
+      const serve = (): Promise<Reply> =>
+        extensions.serve(call, principal, line).catch((error: unknown) => toErrorReply(error, host))
+      return observeRequest(host, call, serve)
+    }
+    const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
+    return answerFlow(host, registry, call, principal, line, means)
+  }
+  const around = (
+    call: OlderCall,
+    principal: Principal | undefined,
+    run: () => Promise<OlderReply>,
+  ): Promise<OlderReply> =>
+    aroundRequest<OlderReply>(host.steps, call, principal, run, AS_REPLY).catch((error: unknown) =>
+      toErrorReply(error, host),
+    )
   const older: Older = {
     codecs,
     versions,
@@ -72,32 +108,15 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
     shared: createSharedSessions(host, sessions, fleet, every),
     draft,
     greet: (protocolVersion, greeting) => greet(options, protocolVersion, greeting),
-    async answer(call, principal, line, unaskable) {
-      if (call.kind === 'list') {
-        return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
-      }
-      if (call.kind === 'complete') {
-        const answer = (): Promise<Reply> =>
-          complete(registry, call, principal).catch((error: unknown) => toErrorReply(error, host))
-        return observeRequest(host, call, answer)
-      }
-      if (call.kind === 'task' || call.kind === 'tasks') {
-        const shown = Math.min(pageSize, TASKS_PER_PAGE)
-        const hand = call.kind === 'task' ? draft?.handTask(call) : undefined
-        const dialect = codecs.session(call.protocolVersion)
-        const terms = { dialect, pageSize: shown, unaskable, hand }
-        return observeRequest(host, call, (observed) =>
-          answerTaskCall(host, call, principal, line, { ...terms, observed }),
-        )
-      }
-      const means = { dialect: codecs.session(call.protocolVersion), unaskable, hand: draft?.hand(call) }
-      return answerFlow(host, registry, call, principal, line, means)
-    },
+    answer: (call, principal, line, unaskable) =>
+      around(call, principal, () => answer(call, principal, line, unaskable)),
     continue: (call, principal, line, from) =>
-      answerFlow(host, registry, call, principal, line, {
-        dialect: codecs.session(call.protocolVersion),
-        from,
-      }),
+      around(call, principal, () =>
+        answerFlow(host, registry, call, principal, line, {
+          dialect: codecs.session(call.protocolVersion),
+          from,
+        }),
+      ),
     notifyOfTask(session, task, { capabilities, protocolVersion }, principal) {
       const { tasks } = host
       if (!tasks || hasEnded(task)) return

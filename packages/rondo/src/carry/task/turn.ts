@@ -7,7 +7,7 @@
  * R7 An entry is durable, and the lease still held, before the handler sees its result.
  */
 
-import { RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import type { Journal } from '../../journal/journal.ts'
 import type { Line } from '../../protocol/call.ts'
 import { withoutMethods } from '../../protocol/common/request.ts'
@@ -18,6 +18,7 @@ import type { ReplayInput } from '../../replay/replay.ts'
 import type { Incoming, RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
+import { type CallFacts, PENDING, runAround } from '../around.ts'
 import { type Carrier, type Pause, type Round, skipIn } from '../carrier.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { logFault, noteEnd, unaskableReply } from '../report.ts'
@@ -86,12 +87,15 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
       noteEnd(task, { outcome: 'refused', code: error.code })
       return failed(host, task, error)
     }
-    const round = await taskCarrier.open({ host, tasks, turn, plan, target })
-    try {
-      return await runOnce(taskCarrier, round)
-    } finally {
-      round.status.close()
+    const runTurn = async (): Promise<TaskTurnOutcome> => {
+      const round = await taskCarrier.open({ host, tasks, turn, plan, target })
+      try {
+        return await runOnce(taskCarrier, round)
+      } finally {
+        round.status.close()
+      }
     }
+    return host.steps.length === 0 ? runTurn() : aroundTurn(host, tasks, turn, plan, runTurn)
   }
   return async (turn) => {
     await host.keys.ready()
@@ -103,6 +107,47 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
       throw error
     }
   }
+}
+
+/** Runs a turn inside the steps of extensions. A reply of theirs ends the task. */
+function aroundTurn(
+  host: FlowHost,
+  tasks: TaskHost,
+  { task, number: turn }: TaskTurn,
+  { call, flow, principal }: TaskPlan,
+  run: () => Promise<TaskTurnOutcome>,
+): Promise<TaskTurnOutcome> {
+  const { method, target, args, clientInfo: client, protocolVersion } = call
+  const facts: CallFacts = {
+    kind: 'turn',
+    method,
+    target,
+    args,
+    continues: true,
+    principal,
+    client,
+    protocolVersion,
+    flow,
+    task: task.id,
+    turn,
+  }
+  return runAround(host.steps, facts, run, {
+    toReply(outcome) {
+      if (outcome.kind === 'complete')
+        return { kind: 'complete', result: openPiece(host, tasks, task, 'result', outcome.result) }
+      if (outcome.kind !== 'fail') return PENDING
+      return { kind: 'task_failed', error: openPiece(host, tasks, task, 'error', outcome.error) }
+    },
+    fromReply(reply) {
+      noteEnd(task, { outcome: reply.kind === 'error' ? 'refused' : 'complete' })
+      if (reply.kind === 'error') return failed(host, task, reply.error)
+      if (reply.kind === 'complete')
+        return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
+      throw misuse(
+        `A step around the turn of a task can end it with a result or an error, not with ${reply.kind}`,
+      )
+    },
+  })
 }
 
 /** Throws if the row names an owner other than the one who began the task. */

@@ -11,6 +11,7 @@
  * without states the flow lives and dies with this process, as under the push carrier, and an effect runs at once.
  */
 
+import { aroundRequest, PENDING } from '../../carry/around.ts'
 import type { Beginning, Carrier, Round } from '../../carry/carrier.ts'
 import type { FlowHost } from '../../carry/host.ts'
 import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
@@ -106,7 +107,8 @@ export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsO
         await host.keys.ready()
         const remembers = !memory.echoes(session)
         const beginning = await begin(parts, call)
-        return run(parts, { target, call, principal, line, beginning, remembers })
+        const start = { target, call, principal, line, beginning, remembers }
+        return around(parts, start, () => run(parts, start))
       }),
     resume: (answers, peer) =>
       guarded(parts, null, async () => {
@@ -193,7 +195,24 @@ async function continueCall(
   const line = lineOf(requestId, progressToken, need.scopes)
   const failed = unable ? undefined : error
   const start = { target, call, principal, line, beginning, progress, failed, remembers: !echoed }
-  if (takesTurns) return run(parts, start)
+  return around(parts, start, () => (takesTurns ? run(parts, start) : runOutOfTurns(parts, start)))
+}
+
+/** Runs an extension's steps around a round, if there are any. */
+function around({ host }: Parts, start: Start, run: () => Promise<TurnOutcome>): Promise<TurnOutcome> {
+  return aroundRequest(host.steps, start.call, start.principal, run, {
+    toReply: (outcome) => (outcome.kind === 'reply' ? outcome.reply : PENDING),
+    fromReply: (reply) => toReplyOf(start, reply),
+  })
+}
+
+/** Continues a call whose client is asked by push. */
+async function runOutOfTurns(
+  parts: Parts,
+  start: Omit<Start, 'line'> & { readonly line: AskingLine },
+): Promise<TurnOutcome> {
+  const { host } = parts
+  const { target, call, principal, line, beginning, progress, failed } = start
   if (failed) {
     const round: Round = { ...start, host, began: host.platform.now() }
     return toReplyOf(start, concludeRefused(round, undefined, failed))
@@ -201,7 +220,7 @@ async function continueCall(
   const handAll: MakePortable = (round, sealed, questions, last) =>
     handQuestions(parts, sealed, toRequest(parts, round.call, last), questions)
   const hand = echoesState(call.capabilities) ? handAll : undefined
-  const from = { beginning, answers, progress }
+  const from = { beginning, answers: call.inputResponses ?? {}, progress }
   return toReplyOf(start, await runPushed({ host, target, call, principal, line }, { hand, from }))
 }
 

@@ -6,7 +6,7 @@
 
 import type { RondoError } from '../../errors.ts'
 import { collectBytes } from '../../lib/collection.ts'
-import type { Call, FlowCall, Listing, RequestId } from '../call.ts'
+import type { Call, FlowCall, Listing, RequestId, TaskListCall } from '../call.ts'
 import type { WireError } from '../reply.ts'
 import { createIdReader, type IdReader } from './request-id.ts'
 
@@ -74,9 +74,10 @@ const LIST_METHODS: Readonly<Record<Listing, string>> = {
   templates: 'resources/templates/list',
 }
 
-export function methodOf(call: Call): string {
+export function methodOf(call: Call | TaskListCall): string {
   switch (call.kind) {
     case 'flow':
+    case 'custom':
       return call.method
     case 'list':
       return LIST_METHODS[call.listing]
@@ -88,6 +89,8 @@ export function methodOf(call: Call): string {
       return 'subscriptions/listen'
     case 'task':
       return `tasks/${call.action}`
+    case 'tasks':
+      return 'tasks/list'
   }
 }
 
@@ -100,6 +103,8 @@ export function paramsOf(call: Call): Record<string, unknown> {
       return call.cursor === undefined ? {} : { cursor: call.cursor }
     case 'discover':
       return {}
+    case 'custom':
+      return { ...call.args }
     case 'complete':
       return {
         ref:

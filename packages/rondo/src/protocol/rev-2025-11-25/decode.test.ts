@@ -93,7 +93,6 @@ describe('decoding a message of a session', () => {
     ['params that are a list', request('ping', []), 'PEER_REQUEST'],
     ['an id that is none', request('ping', {}, null), 'PEER_REQUEST'],
     ['an id with a fraction', request('ping', {}, 1.5), 'PEER_REQUEST'],
-    ['a method of another era', request('server/discover'), 'PEER_METHOD'],
     ['a tool without a name', request('tools/call', {}), 'PEER_PARAMS'],
     ['a level that is none', request('logging/setLevel', { level: 'loud' }), 'PEER_PARAMS'],
     ['a watch of nothing', request('resources/subscribe', {}), 'PEER_PARAMS'],
@@ -101,6 +100,12 @@ describe('decoding a message of a session', () => {
     ['no capabilities', request('initialize', { protocolVersion: 'x', capabilities: 7 }), 'PEER_PARAMS'],
   ])('refuses %s', (_, message, code) => {
     expect(read(message)).toBe(code)
+  })
+
+  it('leaves a method that this revision does not define to the service', () => {
+    expect(read(request('server/discover', { a: 1 }))).toMatchObject({
+      call: { kind: 'custom', id: 1, method: 'server/discover', args: { a: 1 } },
+    })
   })
 
   it('reads a response, and refuses anything but a result object', () => {

@@ -119,12 +119,8 @@ function readOther(envelope: Envelope, method: string, params: Params, reader: P
     case 'completion/complete':
       return readComplete(envelope, params)
     default:
-      return reader.task(envelope, method, params) ?? unknownMethod()
+      return reader.task(envelope, method, params) ?? { kind: 'custom', method, args: params, ...envelope }
   }
-}
-
-function unknownMethod(): never {
-  throw new RondoError('PEER_METHOD')
 }
 
 /** An invalid progress token is ignored: no progress is sent then. */

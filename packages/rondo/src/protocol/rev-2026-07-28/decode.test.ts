@@ -158,9 +158,9 @@ describe('methods', () => {
     'unknown/method',
     'toString',
     '',
-  ])('refuses the unknown method %j', (method) => {
-    const { message, headers } = request(method, {}, 9)
-    expect(refused(message, headers)).toEqual({ id: 9, code: 'PEER_METHOD', rpc: -32601, http: 404 })
+  ])('leaves the method %j, which this revision does not define, to the service', (method) => {
+    const { message, headers } = request(method, { a: 1 }, 9)
+    expect(decodedCall(message, headers)).toMatchObject({ kind: 'custom', id: 9, method, args: { a: 1 } })
   })
 
   it.each([

@@ -104,7 +104,7 @@ function readCall(
     case 'tasks/cancel':
       return task(envelope, method, params, headers, context)
     default:
-      throw new RondoError('PEER_METHOD')
+      return { kind: 'custom', method, args: params, ...envelope }
   }
 }
 

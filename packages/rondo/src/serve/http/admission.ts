@@ -31,6 +31,13 @@ export type Admission = (
   raw?: readonly string[],
 ) => HttpResponse | undefined
 
+interface Admissions {
+  /** For requests of the protocol. */
+  readonly admit: Admission
+  /** For the routes of extensions, which decide about methods and media types themselves. */
+  readonly admitPage: Admission
+}
+
 const TWO_HOSTS: HttpResponse = {
   ...refusal(new RondoError('PEER_HOST', 'The request has more than one Host header')),
   status: 400,
@@ -43,17 +50,24 @@ export function createAdmission(
   crossOrigin: CrossOrigin,
   sessions = false,
   onRefused: (code: ErrorCode, status: number) => void = () => {},
-): Admission {
+): Admissions {
   const wait = retryLater(options)
   const logged = (code: ErrorCode): HttpResponse => {
     const response = refusal(new RondoError(code))
     onRefused(code, response.status)
     return response
   }
-  return (method, headers, raw) => {
+  const admitCaller: Admission = (_method, headers, raw) => {
     if (raw !== undefined && hasTwoHosts(raw)) return TWO_HOSTS
     if (!allowed.host(headers.host ?? headers[':authority'])) return logged('PEER_HOST')
-    if (!allowed.origin(headers.origin)) return logged('PEER_ORIGIN')
+    return allowed.origin(headers.origin) ? undefined : logged('PEER_ORIGIN')
+  }
+  const draining = (): HttpResponse => refusal(new RondoError('SERVER_DRAINING'), null, wait)
+  const admitPage: Admission = (...request) =>
+    admitCaller(...request) ?? (state.draining ? draining() : undefined)
+  const admit: Admission = (method, headers, raw) => {
+    const refused = admitCaller(method, headers, raw)
+    if (refused !== undefined) return refused
     const preflight = method === 'OPTIONS' ? crossOrigin.preflight(headers) : undefined
     if (preflight !== undefined) return preflight
     if (method !== 'POST' && !(sessions && isOfSession(method, headers))) {
@@ -61,11 +75,11 @@ export function createAdmission(
     }
     if (method !== 'POST') return undefined
     // Responses to open questions are still accepted; new calls of a session are refused one by one.
-    if (state.draining && !(sessions && headers['mcp-session-id'] !== undefined))
-      return refusal(new RondoError('SERVER_DRAINING'), null, wait)
+    if (state.draining && !(sessions && headers['mcp-session-id'] !== undefined)) return draining()
     if (!isJson(headers['content-type'])) return refusal(new RondoError('PEER_MEDIA_TYPE'))
     return undefined
   }
+  return { admit, admitPage }
 }
 
 /** The headers of a refusal while this instance drains. */

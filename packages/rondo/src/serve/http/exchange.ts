@@ -18,7 +18,16 @@ import { internalError } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createLoads, createShares, FREE_WEIGHT, NOBODY } from '../limits.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import type { CallContext, HttpRequest, HttpResponse, IsOlder, Load, Outlet, Service } from '../port.ts'
+import type {
+  CallContext,
+  HttpRequest,
+  HttpResponse,
+  IsOlder,
+  Load,
+  Outlet,
+  Route,
+  Service,
+} from '../port.ts'
 import { settle } from '../service.ts'
 import {
   type Admission,
@@ -37,6 +46,7 @@ import {
   metadataResponse,
 } from './authenticate.ts'
 import { HttpLine, refusal } from './line.ts'
+import { type RouteRequest, serveRoute } from './route.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 
 type Caller = Pick<HttpRequest, 'principal' | 'headers'>
@@ -51,6 +61,14 @@ export interface Exchange {
   readonly metadata:
     | ((method: string, url: string | undefined, headers: RequestHeaders) => HttpResponse | undefined)
     | undefined
+  /** Returns the route of an extension that serves a path. Absent if there are no routes. */
+  readonly routes: ((path: string) => Route | undefined) | undefined
+  /** Serves a route. The request is in flight until `send` has resolved. Rejects only if `send` does. */
+  serveRoute(
+    route: Route,
+    request: RouteRequest,
+    send: (response: Response) => Promise<void>,
+  ): Promise<Response>
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
   /** Counts what arrives with a request. */
@@ -174,9 +192,37 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   const allowed = createAllowList(options, listenHost)
   const crossOrigin = createCrossOrigin(allowed.namedOrigin)
   const sessions = older !== undefined && !options.stateless
+  const { admit, admitPage } = createAdmission(
+    service.state,
+    options,
+    allowed,
+    crossOrigin,
+    sessions,
+    service.onRefused,
+  )
+  const { extensions } = service
 
   return {
-    admit: createAdmission(service.state, options, allowed, crossOrigin, sessions, service.onRefused),
+    admit,
+    // Extensions are used after the server was created.
+    get routes() {
+      return extensions?.hasRoutes ? extensions.route : undefined
+    },
+    async serveRoute(route, request, send) {
+      const active = {}
+      inFlight.enter(active)
+      try {
+        const response = await serveRoute(route, request, {
+          admit: (headers, raw) => admitPage(request.method, headers, raw),
+          busy: () => refusal(busy()),
+          onError,
+        })
+        await send(response)
+        return response
+      } finally {
+        inFlight.leave(active)
+      }
+    },
     shared: crossOrigin.headers,
     onError,
     identify: authenticate && createIdentify(authenticate, onHookError, onRefused),

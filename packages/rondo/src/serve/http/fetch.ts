@@ -7,14 +7,16 @@
  */
 
 import { RondoError } from '../../errors.ts'
+import { readWebBody } from '../../lib/body.ts'
 import { collectBytes } from '../../lib/collection.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
 import { FREE_WEIGHT } from '../limits.ts'
-import type { HttpHeaders, HttpResponse, Load, Outlet } from '../port.ts'
+import type { HttpHeaders, HttpResponse, Load, Outlet, Route } from '../port.ts'
 import type { Exchange } from './exchange.ts'
 import { refusal } from './line.ts'
+import { toResponse } from './route.ts'
 
 export interface FetchOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */
@@ -54,8 +56,26 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     return through((outlet) => exchange.serve(body.text, { method, headers, principal, outlet }))
   }
 
+  const routed = (route: Route, request: Request, headers: RequestHeaders): Promise<Response> => {
+    const { method, url, signal, body } = request
+    return exchange.serveRoute(
+      route,
+      {
+        method,
+        url,
+        headers,
+        raw: [...request.headers].flat(),
+        signal,
+        body: () => readWebBody(body, { limit, declared: headers['content-length'] }),
+      },
+      async () => {},
+    )
+  }
+
   const serve = async (request: Request): Promise<Response> => {
     const headers = headersOf(request)
+    const route = exchange.routes?.(new URL(request.url).pathname)
+    if (route !== undefined) return routed(route, request, headers)
     const response = await respond(request, headers)
     // What is open to every page stays so.
     if (response.headers.get('access-control-allow-origin') === '*') return response
@@ -78,10 +98,6 @@ function headersOf(request: Request): RequestHeaders {
   const headers: Record<string, string> = Object.fromEntries(request.headers)
   headers.host ??= new URL(request.url).host
   return headers
-}
-
-function toResponse({ status, headers, body }: HttpResponse): Response {
-  return new Response(body === '' ? null : body, { status, headers: { ...headers } })
 }
 
 type FetchBody =

@@ -70,6 +70,11 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   const path = options.path ?? '/mcp'
   const exchange = createExchange(service, options, host)
   assertPaths(options, path)
+  service.extensions?.assertVisible({
+    'the MCP endpoint': path === '*' ? undefined : path,
+    'the path of health': options.health,
+    'the path of ready': options.ready,
+  })
   const handler = createNodeHandler(exchange, options, path === '*' ? undefined : path)
   const server = createServer(serverOptions(options), withHealth(handler, options, service.readiness))
   server.maxConnections = options.maxConnections ?? 4_096

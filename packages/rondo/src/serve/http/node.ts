@@ -9,16 +9,18 @@
 import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { assertOptions, RondoError } from '../../errors.ts'
+import { readNodeBody } from '../../lib/body.ts'
 import { collectBytes } from '../../lib/collection.ts'
 import { isThenable } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
 import { FREE_WEIGHT } from '../limits.ts'
-import type { HttpHeaders, HttpRequest, HttpResponse, Load, Outlet } from '../port.ts'
+import type { HttpHeaders, HttpRequest, HttpResponse, Load, Outlet, Route } from '../port.ts'
 import type { Identified } from './authenticate.ts'
 import type { Exchange } from './exchange.ts'
 import { JSON_HEADERS, refusal } from './line.ts'
+import { type RouteRequest, sendResponse, urlOf } from './route.ts'
 
 export interface NodeHandlerOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */
@@ -92,8 +94,65 @@ export function createNodeHandler(
     return response !== undefined
   }
 
+  /** False if no extension has a route for this path. */
+  const sendRoute = (req: NodeRequest, res: ServerResponse): boolean => {
+    const encrypted = 'encrypted' in req.socket
+    const url = urlOf(req.originalUrl ?? req.url ?? '', req.headers.host, encrypted)
+    const route = url === undefined ? undefined : exchange.routes?.(new URL(url).pathname)
+    if (url === undefined || route === undefined) return false
+    void serveNodeRoute(req, res, route, url)
+    return true
+  }
+
+  async function serveNodeRoute(
+    req: NodeRequest,
+    res: ServerResponse,
+    route: Route,
+    url: string,
+  ): Promise<void> {
+    const outlet = new NodeOutlet(res, exchange)
+    const leaving = new AbortController()
+    const stop = outlet.onGone(() => leaving.abort())
+    const { method = '', headers, rawHeaders: raw } = req
+    const declared = headers['content-length']
+    const load = createRoom(() =>
+      exchange.load({ headers: headers as RequestHeaders, principal: undefined }, outlet),
+    )
+    const request: RouteRequest = {
+      method,
+      url,
+      headers: headers as RequestHeaders,
+      raw,
+      signal: leaving.signal,
+      async body() {
+        try {
+          return await readNodeBody(req, {
+            limit,
+            declared,
+            patience: limit * PATIENCE,
+            hasRoom: load.hasRoom,
+          })
+        } finally {
+          load.release()
+        }
+      },
+    }
+    try {
+      await exchange.serveRoute(route, request, async (response) => {
+        if (outlet.gone) return
+        if (exchange.state.draining || !req.complete) outlet.closeAfterwards()
+        await sendResponse(res, response, method === 'HEAD')
+      })
+    } catch (error) {
+      exchange.fail(error, outlet)
+    } finally {
+      stop()
+    }
+  }
+
   return (req, res) => {
     if (exchange.metadata !== undefined && req.method !== 'POST' && sendMetadata(req, res)) return
+    if (exchange.routes !== undefined && sendRoute(req, res)) return
     if (path !== undefined && req.url !== path && !req.url?.startsWith(`${path}?`)) {
       return sendNotFound(path, res)
     }
@@ -106,6 +165,24 @@ export function createNodeHandler(
       }
     }
     guard(() => accept(req, outlet, guard))(undefined)
+  }
+}
+
+/** Counts a body while it arrives, as soon as it is more than light. */
+function createRoom(openLoad: () => Load): { hasRoom(size: number): boolean; release(): void } {
+  let load: Load | undefined
+  let release = (): void => {}
+  return {
+    hasRoom(size) {
+      if (size <= FREE_WEIGHT) return true
+      if (load === undefined) {
+        load = openLoad()
+        release = load.hold()
+      }
+      // The block that collects the bytes may be twice as large.
+      return load.weigh(2 * size)
+    },
+    release: () => release(),
   }
 }
 

@@ -1,0 +1,178 @@
+/**
+ * The steps that extensions put around calls. A step runs once for each request and once for each turn of a task, outside of
+ * the replay: never again in development mode's second run. Without steps, a call does not pass through here.
+ *
+ * around 1: `next` runs the call at most once, however often a step calls it.
+ * around 2: A step that throws a `RondoError` or a `ToolError` replies with it. Any other error is a fault of the extension: a
+ * request fails, a turn is retried.
+ * around 3: An error of the call itself passes through the steps unchanged, because its kind decides whether a task is retried.
+ */
+
+import { misuse, RondoError, ToolError } from '../errors.ts'
+import { isRecord } from '../lib/json.ts'
+import type { Call, ListenCall, OlderCall, Principal } from '../protocol/call.ts'
+import { methodOf } from '../protocol/common/json-rpc.ts'
+import type { OlderReply, Reply } from '../protocol/reply.ts'
+import { errorResult } from '../tool/target.ts'
+
+/** A request or a turn, as the steps around it see it. */
+export interface CallFacts {
+  /** `turn`: a worker runs a task, without a request. */
+  readonly kind: 'request' | 'turn'
+  /** The JSON-RPC method; in a turn, that of the request that began the task. */
+  readonly method: string
+  /** The name of the tool or prompt, or the URI of the resource. */
+  readonly target?: string
+  /** The arguments of a tool or prompt, or the params of a method that an extension defines. */
+  readonly args: Readonly<Record<string, unknown>>
+  /** The position in a list. */
+  readonly cursor?: string
+  /** True if the call began in an earlier request. */
+  readonly continues: boolean
+  /** Absent for an anonymous caller. */
+  readonly principal?: Principal
+  /** The name and version that the client reports. */
+  readonly client?: { readonly name: string; readonly version: string; readonly title?: string }
+  readonly protocolVersion: string
+  /** The id of the flow. A request has it only inside its sealed state, so it is known in turns alone. */
+  readonly flow?: string
+  /** The id of the task that runs, or that the request names. */
+  readonly task?: string
+  /** The number of the turn, which grows with every turn. */
+  readonly turn?: number
+}
+
+/** The reply to a call, independent of revisions. */
+export type CallReply =
+  | OlderReply
+  /** Nothing to reply yet: the turn ended before its task did, or the reply takes another way. Only `next` returns it. */
+  | { readonly kind: 'pending' }
+
+/** One step, with the name of its extension. */
+export interface CallStep {
+  readonly name: string
+  readonly run: (call: CallFacts, next: () => Promise<CallReply>) => Promise<CallReply>
+}
+
+/** An ending that is no reply. */
+export const PENDING: CallReply = { kind: 'pending' }
+
+/** How a call ends, as a reply that the steps see, and the other way round. */
+interface EndingForm<E> {
+  readonly toReply: (ending: E) => CallReply
+  readonly fromReply: (reply: Reply) => E
+}
+
+/** Runs a request inside the steps, if there are any. Rejects if a step fails, or the call itself. */
+export function aroundRequest<E>(
+  steps: readonly CallStep[],
+  call: PlainCall,
+  principal: Principal | undefined,
+  run: () => Promise<E>,
+  form: EndingForm<E>,
+): Promise<E> {
+  return steps.length === 0 ? run() : runAround(steps, factsOfRequest(call, principal), run, form)
+}
+
+/** For calls that end with a reply. */
+export const AS_REPLY: {
+  readonly toReply: (reply: OlderReply) => CallReply
+  readonly fromReply: (reply: Reply) => Reply
+} = { toReply: (reply) => reply, fromReply: (reply) => reply }
+
+/**
+ * Runs a call inside the steps, the first outermost. Resolves with what `run` resolved with if the steps return its reply, and
+ * with a reply of theirs otherwise.
+ */
+export async function runAround<E>(
+  steps: readonly CallStep[],
+  facts: CallFacts,
+  run: () => Promise<E>,
+  { toReply, fromReply }: EndingForm<E>,
+): Promise<E> {
+  let ran: { readonly ending: E; readonly reply: CallReply } | undefined
+  let failed: { readonly error: unknown } | undefined
+  const call = async (): Promise<CallReply> => {
+    try {
+      const ending = await run()
+      ran = { ending, reply: toReply(ending) }
+      return ran.reply
+    } catch (error) {
+      failed = { error }
+      throw error
+    }
+  }
+  const through = steps.reduceRight<() => Promise<CallReply>>((inner, { name, run: step }) => {
+    const next = onceOnly(inner)
+    return async () => checked(name, await step(facts, next))
+  }, call)
+  try {
+    const reply = await through()
+    if (reply === ran?.reply) return ran.ending
+    if (reply.kind === 'pending') throw misuse('A step around a call returned "pending" without calling next')
+    return fromReply(reply as Reply)
+  } catch (error) {
+    if (failed !== undefined && error === failed.error) throw error
+    return fromReply(thrownReply(facts, error))
+  }
+}
+
+function onceOnly<T>(run: () => Promise<T>): () => Promise<T> {
+  let running: Promise<T> | undefined
+  return () => {
+    running ??= run()
+    return running
+  }
+}
+
+function thrownReply({ kind, method }: CallFacts, error: unknown): Reply {
+  // A store that is away must not end a task.
+  if (kind === 'turn' && error instanceof RondoError && error.code.startsWith('STORE_')) throw error
+  if (error instanceof RondoError && error.rpc !== 0) return { kind: 'error', error }
+  if (!(error instanceof ToolError)) throw error
+  if (method === 'tools/call') return { kind: 'complete', result: errorResult(error.message) }
+  return { kind: 'error', error: new RondoError('SERVER_HANDLER', error.message) }
+}
+
+const KINDS: ReadonlySet<unknown> = new Set<CallReply['kind']>([
+  'complete',
+  'cacheable',
+  'input_required',
+  'task_created',
+  'task',
+  'tasks',
+  'task_failed',
+  'error',
+  'pending',
+])
+
+function checked(name: string, reply: unknown): CallReply {
+  if (isRecord(reply) && KINDS.has(reply.kind)) {
+    const isWhole =
+      reply.kind === 'error'
+        ? reply.error instanceof RondoError
+        : isRecord(reply.result) || !(reply.kind === 'complete' || reply.kind === 'cacheable')
+    if (isWhole) return reply as unknown as CallReply
+  }
+  throw misuse(
+    `The extension "${name}" returned no reply from around: return await next(), or { kind: 'complete', result }.`,
+  )
+}
+
+type PlainCall = Exclude<Call | OlderCall, ListenCall>
+
+/** A request, as the steps see it. */
+function factsOfRequest(call: PlainCall, principal: Principal | undefined): CallFacts {
+  return {
+    kind: 'request',
+    method: methodOf(call),
+    target: call.kind === 'flow' ? call.target : undefined,
+    args: call.kind === 'flow' || call.kind === 'custom' ? call.args : {},
+    cursor: call.kind === 'list' || call.kind === 'tasks' ? call.cursor : undefined,
+    continues: call.kind === 'flow' && (call.requestState ?? call.inputResponses) !== undefined,
+    principal,
+    client: call.clientInfo,
+    protocolVersion: call.protocolVersion,
+    task: call.kind === 'task' ? call.taskId : undefined,
+  }
+}
