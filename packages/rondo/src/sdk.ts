@@ -12,17 +12,8 @@ export {
 } from './errors.ts'
 export type { LogEvent } from './log/event.ts'
 export type { VerifyState } from './mount/call.ts'
-export type { FindPrincipal } from './mount/flow.ts'
-export {
-  type ArgsCallback,
-  type CallbackOptions,
-  createRondo,
-  type ReadCallback,
-  type Rondo,
-  type RondoOptions,
-  type SdkContext,
-} from './mount/mount.ts'
-export type { Implies } from './mount/scope.ts'
+export type { CallbackOptions, FindPrincipal, Implies, RondoOptions, SdkContext } from './mount/definition.ts'
+export { type ArgsCallback, createRondo, type ReadCallback, type Rondo } from './mount/mount.ts'
 export type { Principal } from './protocol/call.ts'
 export { generateKey, keysFromEnv, keysFromFile, keysFromFunction } from './seal/key-ring.ts'
 export type { HostOptions } from './serve/host.ts'

@@ -1,5 +1,5 @@
 /**
- * What a carrier is: it opens the journal of a flow before a round and keeps it afterwards; `runOnce` does what lies between.
+ * A carrier opens the journal of a flow before a round and keeps it afterwards; `runOnce` does what lies between.
  * A round is what it opens, a pause is what it keeps; a handler in the manual form makes its pauses
  * itself, and a call may leave its round to continue as a task.
  *
@@ -13,7 +13,7 @@ import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import { canonicalJson } from '../lib/json.ts'
 import type { RoundEvent } from '../log/event.ts'
-import type { FlowCall, Line, Principal } from '../protocol/call.ts'
+import type { FlowCall, FlowMethod, Line, Principal } from '../protocol/call.ts'
 import { followsTasks, missingCapability, nameCapabilities } from '../protocol/common/request.ts'
 import type { Observed } from '../protocol/observer.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
@@ -24,10 +24,9 @@ import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts
 import type { Sleeping } from '../replay/wait.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
-import type { FlowHost, TaskHost, TaskPlace } from './host.ts'
-import { placeOf, subjectOf } from './report.ts'
+import type { FlowHost, RunningRound, TaskHost, TaskPlace } from './host.ts'
 
-/** A run that stopped before its call was over: what the carrier keeps for the next one. */
+/** A run that stopped before its call was over. The carrier keeps its journal for the next one. */
 export interface Pause {
   readonly report: RunReport
   readonly journal: Journal
@@ -38,8 +37,16 @@ export interface Pause {
   readonly wakeAt?: number
   /** The names of events from outside that the handler waits for. */
   readonly events?: readonly string[]
-  /** What the log says about it. */
+  /** The handler continues as a task (`ctx.background`). */
+  readonly leaves?: true
+  /** The facts for the log. */
   readonly facts: Pick<RoundEvent, 'outcome' | 'asks' | 'events' | 'moved'>
+}
+
+/** A pause that ended with a reply instead of a state: the call continues as a task, or cannot continue. */
+export interface Replied {
+  readonly kind: 'replied'
+  readonly reply: Reply
 }
 
 /** `To` is what a round leads to: a reply, the next run of the call, the outcome of a task's turn. */
@@ -50,16 +57,15 @@ export interface Carrier<From, To, R extends Round = Round> {
   keep(round: R, pause: Pause): To | Promise<To>
   /** The call has ended with `reply`. `report` is absent if the handler did not run. */
   end(round: R, reply: Reply, report?: RunReport): To | Promise<To>
-  /** The runtime refuses to continue. Default: the call ends with the error. */
-  refuse?(round: R, error: RondoError, report: RunReport): To | Promise<To>
-  /** The handler continues in the background (`ctx.background`). */
-  leave?(round: R, report: RunReport): To | Promise<To>
   /** Called once the arguments are valid. A reply ends the round before the handler runs. */
   begin?(round: R): Reply | Promise<Reply> | undefined
-  /** What this carrier changes about the run. */
+  /** Changes the input of the run. */
   adapt?(round: R, input: ReplayInput): ReplayInput
-  /** Called after the run. A value ends the round: the outcome of the run no longer counts. */
-  abandon?(round: R): To | undefined
+  /**
+   * Called after the run, with the error if the runtime refuses to continue. A value ends the round: the outcome of the run no
+   * longer counts, and is not logged.
+   */
+  abandon?(round: R, refused: RondoError | undefined): To | undefined
 }
 
 /** One request of a flow, with the journal it begins with. */
@@ -81,6 +87,22 @@ export interface Round {
   readonly wokenBy?: string
   /** Set by `runOnce` if there is telemetry. */
   observed?: Observed
+}
+
+/** The tool, prompt or resource of a round, as the log names it. The URI of a template contains what its caller chose, so the template is named. */
+export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
+  method: FlowMethod
+  target: string
+} {
+  return { method: call.method, target: target.label ?? call.target }
+}
+
+/** The flow, round and turn that a log line belongs to. */
+export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
+  flow: string
+  round: number
+} & Partial<TaskPlace> {
+  return { flow: beginning.flow, round: beginning.round, ...task }
 }
 
 /** A request on its way into a round. */

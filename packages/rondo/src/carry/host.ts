@@ -10,11 +10,22 @@ import type { Codecs } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
 import type { Platform, ReplayLimits, RunReport, RunTrace } from '../replay/run-state.ts'
 import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
-import type { Claims, Expected, ExpectedExtension, OpenedState, SealedState } from '../seal/state.ts'
+import type {
+  Claims,
+  Expected,
+  ExpectedExtension,
+  OpenedState,
+  SealedState,
+  StateLimits,
+} from '../seal/state.ts'
 import type { Store } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { CallStep } from './around.ts'
-import type { StoredLimits } from './migration.ts'
+
+export interface StoredLimits extends StateLimits {
+  /** Bytes of one sealed journal in the store. */
+  readonly maxStoredBytes: number
+}
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
   /** Rounds one flow may take. */

@@ -24,19 +24,13 @@ import {
   type OpenedState,
   openState,
   type SealedState,
-  type StateLimits,
   sealState,
 } from '../seal/state.ts'
 import type { BlobStore } from '../store/store.ts'
-import type { OpenedStored, StateCarrier, StateHost } from './host.ts'
+import type { OpenedStored, StateCarrier, StateHost, StoredLimits } from './host.ts'
 import { sealedStates } from './token.ts'
 
 export type MigrationMode = 'stored' | 'dual' | 'sealed-first' | 'sealed'
-
-export interface StoredLimits extends StateLimits {
-  /** Bytes of one sealed journal in the store. */
-  readonly maxStoredBytes: number
-}
 
 export interface MigrationOptions {
   readonly mode: Exclude<MigrationMode, 'sealed'>

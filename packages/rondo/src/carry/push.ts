@@ -183,7 +183,6 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   keep,
   end: (_round, reply) => ({ kind: 'end', reply }),
   begin: (round) => (round.isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
-  leave: async (round, report) => ({ kind: 'end', reply: await continueAsTask(round, report) }),
   // The journal is in this process and nowhere else: there is no other instance to move the call to.
   adapt: (round, input) => ({
     ...input,
@@ -253,6 +252,7 @@ function onceHere(round: Round): ReplayInput['scene']['once'] {
 
 /** Returns what has to be asked, and the journal, which is kept in memory until the client has answered. */
 async function keep(round: PushedRound, pause: Pause): Promise<Next> {
+  if (pause.leaves) return { kind: 'end', reply: await continueAsTask(round, pause.report) }
   const { host, beginning } = round
   const { request, steady, hand } = round.pushed
   const { capabilities } = round.call

@@ -6,7 +6,7 @@
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { LogPlace, RoundEvent, RoundLine, StateRefusedEvent } from '../log/event.ts'
-import type { Call, FlowMethod, ListenCall, OlderCall } from '../protocol/call.ts'
+import type { Call, ListenCall, OlderCall } from '../protocol/call.ts'
 import { methodOf } from '../protocol/common/json-rpc.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
@@ -15,8 +15,8 @@ import { originOf } from '../replay/work.ts'
 import type { RefusedState } from '../seal/state.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { Target } from '../tool/target.ts'
-import type { Round, RoundRequest } from './carrier.ts'
-import type { FlowHost, RunningRound, TaskPlace } from './host.ts'
+import { placeOf, type Round, type RoundRequest, subjectOf } from './carrier.ts'
+import type { FlowHost } from './host.ts'
 
 /** What the log says about the end of a round. */
 export type RoundFacts = Pick<
@@ -81,14 +81,6 @@ export function logFault(round: Round, error: unknown): void {
   round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
 }
 
-/** What a line about this round is about. The URI of a template contains what its caller chose, so the template is named. */
-export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
-  method: FlowMethod
-  target: string
-} {
-  return { method: call.method, target: target.label ?? call.target }
-}
-
 /** Logs why a state did not open. The client does not learn it. */
 export function logStateRefused(
   host: FlowHost,
@@ -98,14 +90,6 @@ export function logStateRefused(
   const { reason, keyId, flow, round } = opened
   const place = flow === undefined || round === undefined ? {} : { flow, round: round + 1 }
   host.log({ event: 'state_refused', ...place, ...request, reason, keyId })
-}
-
-/** Where a line about this round belongs. */
-export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
-  flow: string
-  round: number
-} & Partial<TaskPlace> {
-  return { flow: beginning.flow, round: beginning.round, ...task }
 }
 
 /** Tells telemetry that a round begins. */

@@ -1,5 +1,6 @@
 /**
- * One round of a call, whatever carries its journal: one run of the handler, how it ended, and its line in the log. A `Carrier` opens the journal before the round and keeps it afterwards.
+ * One round of a call, whatever carries its journal: runs the handler once, and has the carrier end the call or keep its
+ * journal. Writes the round's log line.
  */
 
 import { RondoError } from '../errors.ts'
@@ -21,9 +22,11 @@ import {
   type Carrier,
   type Pause,
   pauseManually,
+  placeOf,
   type Round,
   sleepingIn,
   solicited,
+  subjectOf,
   taskHostFor,
   whyNoTask,
 } from './carrier.ts'
@@ -37,12 +40,10 @@ import {
   invalidArguments,
   logFault,
   observeRound,
-  placeOf,
   type RoundFacts,
   refusal,
   reportRound,
   spansOf,
-  subjectOf,
   thrown,
   toEnd,
 } from './report.ts'
@@ -64,7 +65,9 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
     const run = await (observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round))
     if (run.kind === 'end') return await carrier.end(round, run.reply)
     host.running.delete(round)
-    return carrier.abandon?.(round) ?? (await conclude(carrier, round, run.report))
+    const { ending } = run.report
+    const refused = ending.kind === 'refused' ? ending.error : undefined
+    return carrier.abandon?.(round, refused) ?? (await conclude(carrier, round, run.report))
   } catch (error) {
     blame(error, placeOf(round))
     observed?.end(toEnd(error))
@@ -113,7 +116,6 @@ async function conclude<To, R extends Round>(
 ): Promise<To> {
   const { ending, journal } = report
   const refuse = (error: RondoError): To | Promise<To> =>
-    carrier.refuse?.(round, error, report) ??
     carrier.end(round, concludeRefused(round, report, error), report)
   switch (ending.kind) {
     case 'returned': {
@@ -126,28 +128,21 @@ async function conclude<To, R extends Round>(
       return carrier.end(round, concludeThrew(round, report, ending.error), report)
     case 'refused':
       return refuse(ending.error)
-    case 'background':
-      if (!carrier.leave) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
-      return carrier.leave(round, report)
-    case 'moved': {
-      const facts = { outcome: 'moved', moved: ending.reason } as const
-      return carrier.keep(round, {
-        report,
-        journal: { ...journal, moves: journal.moves + 1 },
-        asked: {},
-        facts,
-      })
-    }
     case 'asking':
       return carrier.keep(round, pauseAsking(report, ending))
-    case 'sleeping':
-      return carrier.keep(round, {
-        report,
-        journal,
-        asked: {},
-        wakeAt: ending.wakeAt,
-        facts: { outcome: 'sleeping' },
-      })
+    case 'background': {
+      const facts = { outcome: 'moved', moved: 'drain' } as const
+      return carrier.keep(round, { report, journal, asked: {}, leaves: true, facts })
+    }
+    case 'moved': {
+      const facts = { outcome: 'moved', moved: ending.reason } as const
+      const moved = { ...journal, moves: journal.moves + 1 }
+      return carrier.keep(round, { report, journal: moved, asked: {}, facts })
+    }
+    case 'sleeping': {
+      const facts = { outcome: 'sleeping' } as const
+      return carrier.keep(round, { report, journal, asked: {}, wakeAt: ending.wakeAt, facts })
+    }
   }
 }
 

@@ -8,28 +8,30 @@
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { Reply } from '../protocol/reply.ts'
-import type { InputRequests } from '../protocol/wire.ts'
-import { type Claims, openState, principalTag, requestDigest, sealState } from '../seal/state.ts'
-import type { Beginning, Carrier, Pause, Round, RoundRequest } from './carrier.ts'
+import {
+  type Claims,
+  openState,
+  principalTag,
+  requestDigest,
+  type SealFacts,
+  sealState,
+  type TooLarge,
+} from '../seal/state.ts'
+import {
+  type Beginning,
+  type Carrier,
+  type Pause,
+  placeOf,
+  type Replied,
+  type Round,
+  type RoundRequest,
+  subjectOf,
+} from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import { blame, logStateRefused, observeRefused, placeOf, subjectOf } from './report.ts'
+import { blame, logStateRefused, observeRefused } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
 import { NO_EPOCH, replyOnce } from './single-use.ts'
-import { beginAtOnce, continueAsTask, keepWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
-
-/** Where the claims of a round went. */
-export type Kept =
-  | { readonly kind: 'kept'; readonly reply: Reply; readonly bytes: number; readonly keyId: string }
-  | { readonly kind: 'too-large'; readonly bytes: number }
-  /** The call continues as a task. */
-  | { readonly kind: 'task'; readonly reply: Reply }
-
-/** Puts the claims where the next round finds them. */
-export type Seal = (
-  round: Round,
-  claims: Claims,
-  inputRequests: InputRequests | undefined,
-) => Kept | Promise<Kept>
+import { beginAtOnce, continueAsTask, sealWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
 
 /** The client holds the sealed state, and nothing is stored. */
 export const sealedStates: StateCarrier = {
@@ -41,9 +43,8 @@ export const sealedStates: StateCarrier = {
 
 export const tokenCarrier: Carrier<RoundRequest, Reply> = {
   open,
-  keep: (round, pause) => keepSealed(round, pause, sealForClient),
+  keep,
   end: (_round, reply) => reply,
-  leave: continueAsTask,
   begin(round) {
     const { mode } = round.target.task
     return mode === 'auto' || mode === 'always' ? beginAtOnce(round, true) : undefined
@@ -139,36 +140,37 @@ export function nextRound(host: FlowHost, claims: Claims): Beginning {
   }
 }
 
-/** Has `seal` keep the journal, and returns the reply to the client. */
-export async function keepSealed(round: Round, pause: Pause, seal: Seal): Promise<Reply> {
-  const { store } = round.host
-  const keep = (journal: Journal) => seal(round, claimsOf(round, journal, pause.asked), pause.inputRequests)
-  return reply(round, pause, await (store ? keepWithStore(round, pause, store, keep) : keep(pause.journal)))
-}
-
-async function sealForClient(
-  { host }: Round,
-  claims: Claims,
-  inputRequests: InputRequests | undefined,
-): Promise<Kept> {
-  const sealed = await host.states.keep(host, claims)
-  if (sealed.kind === 'too-large') return sealed
-  const { token, bytes, keyId } = sealed
-  return { kind: 'kept', reply: { kind: 'input_required', inputRequests, requestState: token }, bytes, keyId }
-}
-
-function reply(round: Round, { report, facts, journal }: Pause, kept: Kept): Reply {
+async function keep(round: Round, pause: Pause): Promise<Reply> {
   const { host } = round
-  if (kept.kind === 'task') return kept.reply
-  if (kept.kind === 'too-large') return concludeRefused(round, report, tooLarge(round, kept.bytes, journal))
-  const { bytes, keyId } = kept
+  const sealed = await sealPause(round, pause, (claims) => host.states.keep(host, claims))
+  if (sealed.kind === 'replied') return sealed.reply
+  return { kind: 'input_required', inputRequests: pause.inputRequests, requestState: sealed.token }
+}
+
+/** Seals the journal of a pause with `seal`. Returns the reply instead if the call continues as a task, or cannot be sealed. */
+export async function sealPause<S extends { readonly kind: 'sealed' } & SealFacts>(
+  round: Round,
+  pause: Pause,
+  seal: (claims: Claims) => S | TooLarge | Promise<S | TooLarge>,
+): Promise<S | Replied> {
+  const { host } = round
+  const { report, facts, asked } = pause
+  if (pause.leaves) return { kind: 'replied', reply: await continueAsTask(round, report) }
+  const sealJournal = async (journal: Journal) => seal(claimsOf(round, journal, asked))
+  const sealed = host.store
+    ? await sealWithStore(round, pause, host.store, sealJournal)
+    : await sealJournal(pause.journal)
+  if (sealed.kind === 'replied') return sealed
+  const { bytes } = sealed
+  if (sealed.kind === 'too-large')
+    return { kind: 'replied', reply: concludeRefused(round, report, tooLarge(round, bytes, pause.journal)) }
   if (bytes > host.limits.warnBytes) warnSize(round, bytes)
   const { outcome, asks, moved } = facts
-  logRound(round, report, { outcome, asks, moved, stateBytes: bytes, keyId })
-  return kept.reply
+  logRound(round, report, { outcome, asks, moved, stateBytes: bytes, keyId: sealed.keyId })
+  return sealed
 }
 
-/** What is sealed at the end of a round. */
+/** The claims to seal at the end of a round. */
 export function claimsOf(
   { host, call, target, principal, beginning }: Round,
   journal: Journal,

@@ -21,7 +21,7 @@ import { createHost, createTaskWork } from '../serve/host.ts'
 import { assertPrincipal } from '../serve/http/authenticate.ts'
 import { HOOK_MS, inTime } from '../tool/hook.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
-import type { Definition, RondoOptions } from './mount.ts'
+import type { Definition, FindPrincipal, RondoOptions } from './definition.ts'
 import type { Passage } from './passage.ts'
 import { refuse, refuseOlder, toResult, toWire } from './reply.ts'
 import { assertAllowed, assertTaskAllowed } from './scope.ts'
@@ -162,9 +162,6 @@ function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoErr
   }
   return (known.code === 'SERVER_HANDLER' && target?.thrown) || known
 }
-
-/** Finds the caller. `authInfo` names the OAuth client; a state must be bound to the user behind it. */
-export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Promise<Principal | undefined>
 
 /** Calls `find` within a time limit and checks what it returns before a handler sees it. */
 function findPrincipalOf(

@@ -22,62 +22,13 @@ import { createLog } from '../log/log.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
-import type { HostOptions } from '../serve/host.ts'
-import type { Context } from '../tool/context.ts'
-import type { AcceptEvent, Scopes } from '../tool/definition.ts'
 import { assertAccept, type InputRequired } from '../tool/target.ts'
 import { besideOurs, type VerifyState } from './call.ts'
-import type { FindPrincipal, SdkFlow } from './flow.ts'
+import type { CallbackOptions, Definition, RondoOptions, SdkContext } from './definition.ts'
+import type { SdkFlow } from './flow.ts'
 import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
-import { assertScopeOption, challengeOf, challengeTasks, type Implies } from './scope.ts'
+import { assertScopeOption, challengeOf, challengeTasks } from './scope.ts'
 import { type AnswerTask, assertTerms, createTaskTools } from './task-tools.ts'
-
-export interface RondoOptions extends HostOptions {
-  /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */
-  principal?: FindPrincipal
-  /** True if a token with the scope `granted` may do what needs the scope `required`. Default: only equal scopes. */
-  implies?: Implies
-}
-
-/** Rondo's context, with the official one at `sdk`. */
-export interface SdkContext extends Context {
-  /**
-   * The official context. Its `requestState()` and `inputResponses` are those of the manual form: opened and bound. A task
-   * outlives its request and has none: reading this property there throws.
-   */
-  readonly sdk: ServerContext
-}
-
-export interface CallbackOptions {
-  /** Sealed with every open call, and logged when a call that began under another version continues. */
-  version?: string
-  /** Each state of a call is accepted once; the same request again gets the same reply. Needs a store. */
-  once?: boolean
-  /**
-   * On a server that was passed to `rondo.tasks`. `auto`: a task if the client can follow one, rounds otherwise. `always`: only
-   * a task. Default: `never`, even after `ctx.background()`, because a tool is often created for each request, and a task
-   * outlives the request. Needs a store.
-   */
-  task?: 'never' | 'auto' | 'always'
-  /** How long a task of this tool lives. */
-  taskTtlMs?: number
-  /** How often clients should poll a task of this tool. */
-  taskPollMs?: number
-  /** Checks the events of hooks before they take them, by the name of the hook. It runs where the event is delivered. */
-  accept?: Readonly<Record<string, AcceptEvent>>
-  /**
-   * What the caller's token must allow, in every round and for the task: a list, or a function of the arguments (of the URI or
-   * the variables, for a resource). Not checked without HTTP.
-   */
-  // biome-ignore lint/suspicious/noExplicitAny: a callback's arguments are those of its registration
-  scopes?: Scopes<any>
-}
-
-export interface Definition {
-  readonly method: FlowMethod
-  readonly handler: (first: never, ctx: SdkContext, variables: never) => unknown
-  readonly options: CallbackOptions
-}
 
 type Given<R> = R | InputRequiredResult | InputRequired
 type Sent<R> = Promise<R | InputRequiredResult>

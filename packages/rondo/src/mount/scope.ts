@@ -10,10 +10,7 @@ import { misuse, RondoError } from '../errors.ts'
 import type { Principal } from '../protocol/call.ts'
 import type { Scopes } from '../tool/definition.ts'
 import { assertScopes, scopesOf } from '../tool/target.ts'
-import type { Definition } from './mount.ts'
-
-/** True if a token with the scope `granted` may do what needs the scope `required`. */
-export type Implies = (granted: string, required: string) => boolean
+import type { Definition, Implies } from './definition.ts'
 
 /** What the official entrance asks a registration for, before it handles a request. */
 export type ScopeChallenge = NonNullable<Parameters<McpServer['registerTool']>[1]['scopeChallenge']>

@@ -18,7 +18,7 @@ import {
   type Target,
   type TaskTerms,
 } from '../tool/target.ts'
-import type { CallbackOptions, Definition, SdkContext } from './mount.ts'
+import type { CallbackOptions, Definition, SdkContext } from './definition.ts'
 import type { Passage } from './passage.ts'
 import type { TaskTool } from './task-tools.ts'
 

@@ -10,7 +10,7 @@ import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from 
 import { misuse } from '../errors.ts'
 import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import { assertTaskTimes } from '../tool/registry.ts'
-import type { CallbackOptions, Definition } from './mount.ts'
+import type { CallbackOptions, Definition } from './definition.ts'
 
 export type TaskAction = 'get' | 'update' | 'cancel'
 export type AnswerTask = (

@@ -90,9 +90,19 @@ export type StateRefusal =
   | typeof EXTENSION
   | 'protocol'
 
-export type SealedState =
-  | { readonly kind: 'sealed'; readonly token: string; readonly bytes: number; readonly keyId: string }
-  | { readonly kind: 'too-large'; readonly bytes: number }
+/** The facts about a sealed state that are logged. */
+export interface SealFacts {
+  readonly bytes: number
+  readonly keyId: string
+}
+
+/** The claims do not fit a state. */
+export interface TooLarge {
+  readonly kind: 'too-large'
+  readonly bytes: number
+}
+
+export type SealedState = ({ readonly kind: 'sealed'; readonly token: string } & SealFacts) | TooLarge
 
 export type RefusedState = {
   readonly kind: 'refused'

@@ -12,9 +12,9 @@
  * a call, so a call that ends quickly costs nothing, and a heartbeat is late by a quarter of its interval at most.
  */
 
+import { placeOf, subjectOf } from '../carry/carrier.ts'
 import type { FlowHost, RunningRound } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
-import { placeOf, subjectOf } from '../carry/report.ts'
 import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import type { SlowHandlers, WatchedCall } from './port.ts'

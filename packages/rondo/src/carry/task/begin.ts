@@ -1,6 +1,6 @@
 /**
  * A call becomes a task: its journal moves from the token into the store, and a worker continues from there. A task never
- * becomes a call again (D9). Below: how a round is kept where there is a store, as a task or with its journal stored.
+ * becomes a call again (D9). The second half keeps a round where there is a store: as a task, or with its journal stored.
  */
 
 import { RondoError } from '../../errors.ts'
@@ -13,13 +13,20 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { BlobStore, Store } from '../../store/store.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
-import { followsTask, type Pause, type Round, solicited, taskHostFor } from '../carrier.ts'
+import {
+  followsTask,
+  type Pause,
+  placeOf as placeOfRound,
+  type Replied,
+  type Round,
+  solicited,
+  taskHostFor,
+} from '../carrier.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { placeOf as placeOfRound, spansOf } from '../report.ts'
+import { spansOf } from '../report.ts'
 import { concludeRefused, logRound } from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
 import { epochOf } from '../single-use.ts'
-import type { Kept } from '../token.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 import { toHandleReply } from './tools.ts'
@@ -117,40 +124,36 @@ async function beginTask(
   return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
 }
 
-// How a round is kept where there is a store. A call that took long or many rounds, or whose journal does not fit a token,
+// A round is kept in the store if there is one. A call that took long or many rounds, or whose journal does not fit a token,
 // continues as a task if its client can follow one. Otherwise the journal is stored and the token carries its id instead;
 // that token is bound and expires like any other, and the stored journal expires with it.
 
-/** `keep` seals a journal in the way of the carrier. */
-export async function keepWithStore(
+export async function sealWithStore<S extends { readonly kind: string }>(
   round: Round,
   pause: Pause,
   { blobs }: Pick<Store, 'blobs'>,
-  keep: (journal: Journal) => Kept | Promise<Kept>,
-): Promise<Kept> {
+  seal: (journal: Journal) => Promise<S>,
+): Promise<S | Replied> {
   const { host, beginning, line, target } = round
   const { report, facts } = pause
   const follows = taskHostFor(round) !== undefined
-  if (facts.moved === 'time' && follows) {
-    const task = await tryAsTask(round, report)
-    if (task) return task
-  }
   // A client that has gone would never learn of the task.
   const mayLeave = follows && pause.journal.manual === undefined && !line.closed
   const isLate = beginning.round >= host.limits.promoteRounds
-  const promoted = mayLeave && isLate ? await tryAsTask(round, report) : undefined
+  const promoted =
+    (follows && facts.moved === 'time') || (mayLeave && isLate) ? await tryAsTask(round, report) : undefined
   if (promoted) return promoted
   const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await epochOf(host, target.once)) }
-  const kept = await keep(journal)
-  if (kept.kind !== 'too-large') return kept
+  const sealed = await seal(journal)
+  if (sealed.kind !== 'too-large') return sealed
   const task = mayLeave && !isLate ? await tryAsTask(round, report) : undefined
-  return task ?? (await keep(await spill(host, blobs, journal, beginning.flowExpires)))
+  return task ?? (await seal(await spill(host, blobs, journal, beginning.flowExpires)))
 }
 
 /** Returns nothing if the caller has too many tasks: the call then continues in rounds. */
-async function tryAsTask(round: Round, report: RunReport): Promise<Kept | undefined> {
+async function tryAsTask(round: Round, report: RunReport): Promise<Replied | undefined> {
   try {
-    return { kind: 'task', reply: await continueAsTask(round, report) }
+    return { kind: 'replied', reply: await continueAsTask(round, report) }
   } catch (error) {
     if (error instanceof RondoError && error.code === 'LIMIT_TASKS') return undefined
     throw error

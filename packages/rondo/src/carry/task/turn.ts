@@ -64,13 +64,9 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
       return keep(run, pause)
     }),
   end: (run, reply, report) => settle(run, report, () => ended(run, reply)),
-  refuse: (run, error, report) => settle(run, report, () => refused(run, report, error)),
-  leave(run, report) {
-    logRound(run, report, { outcome: 'moved', moved: 'drain' })
-    return { kind: 'release' }
-  },
   adapt,
-  abandon: ({ turn }) => (turn.signal.aborted ? { kind: 'release' } : undefined),
+  abandon: ({ turn }, refused) =>
+    turn.signal.aborted ? { kind: 'release' } : refused && releaseFor(refused),
 }
 
 /** What the engine calls for each turn. */
@@ -248,11 +244,14 @@ function rest({ host, turn }: TaskRun): Promise<void> {
 const UNCERTAIN_MS = 5_000
 
 /** A lost lease does not fail the task: another worker has it. Neither does a store that is unavailable or busy. */
+function releaseFor({ code }: RondoError): TaskTurnOutcome | undefined {
+  if (code === 'STORE_LEASE_LOST') return { kind: 'release' }
+  const isUncertain = code === 'STORE_UNAVAILABLE' || code === 'STORE_BUSY'
+  return isUncertain ? { kind: 'release', delayMs: UNCERTAIN_MS } : undefined
+}
+
 function refused(run: TaskRun, report: RunReport | undefined, error: RondoError): TaskTurnOutcome {
-  if (error.code === 'STORE_LEASE_LOST') return { kind: 'release' }
-  if (error.code === 'STORE_UNAVAILABLE' || error.code === 'STORE_BUSY')
-    return { kind: 'release', delayMs: UNCERTAIN_MS }
-  return ended(run, concludeRefused(run, report, error))
+  return releaseFor(error) ?? ended(run, concludeRefused(run, report, error))
 }
 
 const AGAIN_MS = 250

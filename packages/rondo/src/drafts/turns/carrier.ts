@@ -19,7 +19,7 @@ import { logStateRefused } from '../../carry/report.ts'
 import { concludeRefused } from '../../carry/round.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
 import { deliverAnswers } from '../../carry/task/call.ts'
-import { firstRound, keepSealed, nextRound, runOpened, type Seal, tokenCarrier } from '../../carry/token.ts'
+import { firstRound, nextRound, runOpened, sealPause, tokenCarrier } from '../../carry/token.ts'
 import { RondoError } from '../../errors.ts'
 import type {
   FlowCall,
@@ -38,9 +38,9 @@ import { toErrorReply } from '../../serve/failure.ts'
 import type { Target } from '../../tool/target.ts'
 import {
   createTurnMemory,
-  keepTurn,
   type OpenedTurn,
   openTurn,
+  sealTurn,
   type TurnClaims,
   type TurnMemory,
   type TurnsOptions,
@@ -243,20 +243,22 @@ async function run(parts: Parts, { progress, failed, remembers, ...start }: Star
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : pinned(parts.host)
   const line = steadyLine(start.line, undefined, progress)
-  const seal: Seal = async (_round, claims, inputRequests) => {
-    const echoes = echoesState(call.capabilities)
-    const request = toRequest(parts, call, line.progress)
-    const kept = await keepTurn(host, claims, request, inputRequests, { ...options, echoes })
-    if (kept.kind === 'too-large') return kept
-    const { turn, bytes, keyId, tokens } = kept
-    // A stored state needs no memory, and a client that echoes needs neither.
-    if (!host.states.stores && !(echoes && !remembers)) memory.remember(turn.id, tokens, claims.roundExpires)
-    return { kind: 'kept', reply: { kind: 'input_required', _meta: { [TURN]: turn } }, bytes, keyId }
-  }
+  const echoes = echoesState(call.capabilities)
   const carrier: Carrier<typeof start, Reply> = {
     ...tokenCarrier,
     open: (from) => ({ ...from, host, line, began: host.platform.now() }),
-    keep: (round, pause) => keepSealed(round, pause, seal),
+    async keep(round, pause) {
+      const sealed = await sealPause(round, pause, async (claims) => {
+        const request = toRequest(parts, call, line.progress)
+        const turn = await sealTurn(host, claims, request, pause.inputRequests, { ...options, echoes })
+        // A stored state needs no memory, and a client that echoes needs neither.
+        if (turn.kind === 'sealed' && !host.states.stores && !(echoes && !remembers))
+          memory.remember(turn.turn.id, turn.tokens, claims.roundExpires)
+        return turn
+      })
+      if (sealed.kind === 'replied') return sealed.reply
+      return { kind: 'input_required', _meta: { [TURN]: sealed.turn } }
+    },
   }
   const round = await carrier.open(start)
   const reply = failed ? concludeRefused(round, undefined, failed) : await runOpened(round, carrier)
@@ -271,7 +273,7 @@ async function handQuestions(
   questions: InputRequests,
 ): ReturnType<MakePortable> {
   await host.keys.ready()
-  const kept = await keepTurn(host, claims, request, questions, { ...options, echoes: true })
+  const kept = await sealTurn(host, claims, request, questions, { ...options, echoes: true })
   if (kept.kind === 'too-large') return undefined
   const handed = Object.keys(questions).map((key, index) => {
     const state = kept.turn.requests[index]?.state

@@ -17,7 +17,14 @@ import { RondoError } from '../../errors.ts'
 import { isRecord, isText } from '../../lib/json.ts'
 import { isRequestId } from '../../protocol/common/request-id.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
-import { type Claims, type ExpectedExtension, openState, type SealedState } from '../../seal/state.ts'
+import {
+  type Claims,
+  type ExpectedExtension,
+  openState,
+  type SealedState,
+  type SealFacts,
+  type TooLarge,
+} from '../../seal/state.ts'
 import {
   fromState,
   type StateForm,
@@ -210,27 +217,23 @@ function toFailure(key: string, { code, message }: { code: number; message: stri
   return new RondoError('INPUT_FAILED', `The client did not answer "${key}": ${message || `error ${code}`}`)
 }
 
-export type KeptTurn =
-  | {
-      readonly kind: 'kept'
-      readonly turn: TurnRequests
-      /** Every state of the turn, also those that the client does not get. */
-      readonly tokens: readonly string[]
-      readonly bytes: number
-      readonly keyId: string
-    }
-  | { readonly kind: 'too-large'; readonly bytes: number }
+export interface SealedTurn extends SealFacts {
+  readonly kind: 'sealed'
+  readonly turn: TurnRequests
+  /** Every state of the turn, even those that the client does not get. */
+  readonly tokens: readonly string[]
+}
 
 const PING = { method: 'ping' } as const
 
 /** Ends a round as a turn: seals the journal together with the request, and attaches the state to the questions. */
-export async function keepTurn(
+export async function sealTurn(
   host: FlowHost,
   plain: Claims,
   request: Omit<TurnClaims, 'keys'>,
   inputRequests: InputRequests | undefined,
   options: Required<TurnsOptions> & { readonly echoes: boolean },
-): Promise<KeptTurn> {
+): Promise<SealedTurn | TooLarge> {
   const entries = Object.entries(inputRequests ?? {})
   const sealed = await sealStates(host, plain, { ...request, keys: entries.map(([key]) => key) }, options)
   const [first] = sealed
@@ -247,7 +250,7 @@ export async function keepTurn(
       return state === undefined ? { request: one } : { request: one, state }
     }),
   }
-  return { kind: 'kept', turn, tokens, bytes: first.bytes, keyId: first.keyId }
+  return { kind: 'sealed', turn, tokens, bytes: first.bytes, keyId: first.keyId }
 }
 
 /** One state, or one for each question. A stored state is filed under the name of its turn, so it is found without the state. */
