@@ -6,10 +6,10 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { Journal } from '../../packages/rondo/src/journal/journal.ts'
 import { idle } from '../../packages/rondo/src/lib/clock.ts'
 import type { ClientCapabilities } from '../../packages/rondo/src/protocol/wire.ts'
-import { type ReplayInput, replay } from '../../packages/rondo/src/replay/replay.ts'
-import type { MoveReason, ReplayLimits, RunReport, Scope } from '../../packages/rondo/src/replay/run-state.ts'
+import type { ReplayInput, ReplayLimits, Scope, Sleeping } from '../../packages/rondo/src/replay/input.ts'
+import { replay } from '../../packages/rondo/src/replay/replay.ts'
+import type { MoveReason, RunReport } from '../../packages/rondo/src/replay/run-state.ts'
 import { verify } from '../../packages/rondo/src/replay/verify.ts'
-import type { Sleeping } from '../../packages/rondo/src/replay/wait.ts'
 import { deriveBytes, digest } from '../../packages/rondo/src/seal/envelope.ts'
 import type { Context } from '../../packages/rondo/src/tool/context.ts'
 import { TEXT_BOUNDS } from '../../packages/rondo/src/tool/schema/judge.ts'
@@ -37,8 +37,8 @@ export interface RoundOptions {
   events?: ReadonlyMap<string, unknown>
   onArrival?: ReplayInput['onArrival']
   onOutrun?: ReplayInput['onOutrun']
-  /** Replaces members of the scene. */
-  scene?: Partial<ReplayInput['scene']>
+  /** Replaces members of the input. */
+  input?: Partial<ReplayInput>
 }
 
 export interface ReplayFlow {
@@ -86,7 +86,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         events,
         onArrival,
         onOutrun,
-        scene: more,
+        input: more,
       } = {},
     ) {
       rounds += 1
@@ -107,26 +107,23 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         persist,
         persistDeadline,
         sleeping: () => ({ parks: false, inlineMs: 10_000, beyond: 'Not here.', ...sleeping }),
-        scene: {
-          flow: 'flow',
-          round: rounds,
-          principal: undefined,
-          client: { capabilities: options.capabilities ?? EVERYTHING },
-          protocolVersion: '2026-07-28',
-          line: {
-            notify: (method, params) => void notified.push({ method, params }),
-            closed: false,
-            onClose: () => () => {},
-          },
-          progressToken: options.progressToken,
-          background: {
-            possible: false,
-            tell: (message) => void notified.push({ method: 'status', params: { message } }),
-          },
-          inputResponses: () => undefined,
-          requestState: undefined,
-          ...more,
+        flow: 'flow',
+        round: rounds,
+        principal: undefined,
+        client: { capabilities: options.capabilities ?? EVERYTHING },
+        protocolVersion: '2026-07-28',
+        line: {
+          notify: (method, params) => void notified.push({ method, params }),
+          closed: false,
+          onClose: () => () => {},
         },
+        progressToken: options.progressToken,
+        background: {
+          possible: false,
+          tell: (message) => void notified.push({ method: 'status', params: { message } }),
+        },
+        inputResponses: () => undefined,
+        requestState: undefined,
         platform: {
           now: () => clock.now,
           idle,
@@ -149,6 +146,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         limits: { ...LIMITS, ...options.limits },
         mayMove,
         onAsideError: (error) => void faults.push(error),
+        ...more,
       }
       const first = await replay(input)
       const report = options.dev ? await verify(input, first) : first

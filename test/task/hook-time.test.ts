@@ -3,7 +3,7 @@
 import { createServer, EventExpired, type Server, type ServerOptions } from 'rondo'
 import { createBench, type TestBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
-import type { Arrival } from '../../packages/rondo/src/replay/replay.ts'
+import type { Arrival } from '../../packages/rondo/src/replay/input.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { replayFlow } from '../support/replay-flow.ts'
 import { until } from '../support/store/store-harness.ts'
@@ -136,7 +136,7 @@ it('G3 hands nothing out before the end of its time is durable, so that no crash
   let written = () => {}
   const run = flow.round(undefined, {
     persistDeadline: () => new Promise((resolve) => (written = resolve)),
-    scene: {
+    input: {
       hooks: {
         open: async (key, _schema, due) => `id ${opened.push(`${key} ${due}`)}`,
         close: async () => {},
@@ -171,13 +171,13 @@ it('G3 the name of a hook leaves room for the name of its event', async () => {
   const open = async () => 'id'
   const hooks = { open, close: async () => {} }
   const flow = replayFlow((ctx) => ctx.hook('k'.repeat(120)))
-  expect((await flow.round(undefined, { scene: { hooks } })).ending).toMatchObject({
+  expect((await flow.round(undefined, { input: { hooks } })).ending).toMatchObject({
     kind: 'threw',
     error: { message: expect.stringContaining('at most 119 characters') },
   })
   const longest = replayFlow(async (ctx) => (await ctx.hook('k'.repeat(119))).received())
   const { ending } = await longest.round(undefined, {
-    scene: { hooks },
+    input: { hooks },
     events: new Map([['k'.repeat(119), 'event']]),
   })
   expect(ending).toEqual({ kind: 'returned', value: 'event' })
@@ -193,7 +193,7 @@ describe('an event and the end of its time at the same moment', () => {
     const round = (close: () => Promise<void>) =>
       flow.round(undefined, {
         sleeping: { parks: true },
-        scene: { hooks: { open: async () => 'id', close } },
+        input: { hooks: { open: async () => 'id', close } },
         onArrival: (arrival) => {
           tell = arrival
         },

@@ -18,10 +18,10 @@ import { followsTasks, missingCapability, nameCapabilities } from '../protocol/c
 import type { Observed } from '../protocol/observer.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { InputRequests, InputResponses } from '../protocol/wire.ts'
+import type { ReplayInput, Sleeping } from '../replay/input.ts'
+import { needsTask, type RunTrace } from '../replay/input.ts'
 import { MANUAL, unaskable, withElicitationId } from '../replay/question.ts'
-import type { ReplayInput } from '../replay/replay.ts'
-import { needsTask, type RunReport, type RunTrace } from '../replay/run-state.ts'
-import type { Sleeping } from '../replay/wait.ts'
+import type { RunReport } from '../replay/run-state.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
 import type { FlowHost, RunningRound, TaskHost, TaskPlace } from './host.ts'
@@ -143,12 +143,11 @@ export function pauseManually(
   })
   if (unasked.length > 0) return unaskable(unasked)
   const journal = { ...report.journal, manual: requestState }
-  const { seed } = journal
   const asked = entries.map(
     ([key, request]) => [key, MANUAL + platform.digest(canonicalJson(['manual', request]))] as const,
   )
   const outgoing = entries.map(
-    ([key, request]) => [key, withElicitationId({ platform, seed }, key, request)] as const,
+    ([key, request]) => [key, withElicitationId({ platform, journal }, key, request)] as const,
   )
   return {
     report,

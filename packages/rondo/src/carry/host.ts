@@ -8,7 +8,8 @@ import type { LogFacts, RoundEvent, RoundLine } from '../log/event.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
-import type { Platform, ReplayLimits, RunReport, RunTrace } from '../replay/run-state.ts'
+import type { Platform, ReplayLimits, RunTrace } from '../replay/input.ts'
+import type { RunReport } from '../replay/run-state.ts'
 import type { KeyHolder, KeyRing } from '../seal/key-ring.ts'
 import type {
   Claims,

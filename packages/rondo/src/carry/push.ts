@@ -24,8 +24,7 @@ import type { FlowCall, Line } from '../protocol/call.ts'
 import { withoutMethods } from '../protocol/common/request.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
-import type { ReplayInput } from '../replay/replay.ts'
-import { CAN_LEAVE, FOREGROUND } from '../replay/run-state.ts'
+import { type Background, CAN_LEAVE, FOREGROUND, type ReplayInput } from '../replay/input.ts'
 import type { Claims } from '../seal/state.ts'
 import {
   type Beginning,
@@ -187,13 +186,14 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   adapt: (round, input) => ({
     ...input,
     incoming: { ...input.incoming, arrivedAt: round.arrivedAt },
-    scene: { ...input.scene, background: backgroundOf(round), once: onceHere(round) },
+    background: backgroundOf(round),
+    once: onceHere(round),
     mayMove: () => undefined,
   }),
 }
 
 /** A client of this era asks for a task with its request, or not at all; only through tools can it reach a later one. */
-function backgroundOf(round: Round): ReplayInput['scene']['background'] {
+function backgroundOf(round: Round): Background {
   return round.host.tasks?.tools && taskHostFor(round)
     ? CAN_LEAVE
     : { ...FOREGROUND, whyNot: (what) => whyNoTask(round, what) }
@@ -238,7 +238,7 @@ function isKeptFirst({ request: { line }, hand }: Pushed): boolean {
 }
 
 /** A flow that only this process knows belongs to the store's current epoch. */
-function onceHere(round: Round): ReplayInput['scene']['once'] {
+function onceHere(round: Round): ReplayInput['once'] {
   const { host, beginning } = round
   const { store } = host
   if (!store) return undefined

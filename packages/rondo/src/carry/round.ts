@@ -7,14 +7,10 @@ import { RondoError } from '../errors.ts'
 import type { Line } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequest } from '../protocol/wire.ts'
-import { type ReplayInput, replay } from '../replay/replay.ts'
-import {
-  CAN_LEAVE,
-  FOREGROUND,
-  type MoveReason,
-  type OpenQuestion,
-  type RunReport,
-} from '../replay/run-state.ts'
+import type { ReplayInput } from '../replay/input.ts'
+import { CAN_LEAVE, FOREGROUND } from '../replay/input.ts'
+import { replay } from '../replay/replay.ts'
+import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
 import { isInputRequired } from '../tool/target.ts'
@@ -178,30 +174,28 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
       resumed: beginning.round > 1,
       capabilities: call.capabilities,
     },
-    scene: {
-      flow: beginning.flow,
-      round: beginning.round,
-      principal,
-      client: { name, version, capabilities: call.capabilities },
-      protocolVersion: call.protocolVersion,
-      line,
-      progressToken: call.progressToken,
-      logLevel: call.logLevel,
-      once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
-      background:
-        host.tasks && taskHostFor(round)
-          ? CAN_LEAVE
-          : {
-              possible: false,
-              tell: FOREGROUND.tell,
-              whyNot: (what) => whyNoTask(round, what),
-              stays: host.dev && !host.tasks ? () => adviseStore(round, 'calls ctx.background()') : undefined,
-            },
-      inputResponses: () => solicited(beginning, call.inputResponses),
-      requestState: beginning.journal.manual,
-      relatedTaskIds: call.relatedTaskIds,
-      meta: call.meta,
-    },
+    flow: beginning.flow,
+    round: beginning.round,
+    principal,
+    client: { name, version, capabilities: call.capabilities },
+    protocolVersion: call.protocolVersion,
+    line,
+    progressToken: call.progressToken,
+    logLevel: call.logLevel,
+    once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
+    background:
+      host.tasks && taskHostFor(round)
+        ? CAN_LEAVE
+        : {
+            possible: false,
+            tell: FOREGROUND.tell,
+            whyNot: (what) => whyNoTask(round, what),
+            stays: host.dev && !host.tasks ? () => adviseStore(round, 'calls ctx.background()') : undefined,
+          },
+    inputResponses: () => solicited(beginning, call.inputResponses),
+    requestState: beginning.journal.manual,
+    relatedTaskIds: call.relatedTaskIds,
+    meta: call.meta,
     platform: host.platform,
     limits: host.limits,
     trace: round.trace,

@@ -94,7 +94,7 @@ describe('an answer whose question the run has not reached', () => {
     const flow = await upgraded((ctx) => ctx.elicit('tip', textQuestion('Tip?')), { tip: text })
     const handler = asksFirst(async (ctx) => (await ctx.offer('tip', textQuestion(message))).action)
     const hooks = { open: async () => 'id', close: async () => {} }
-    const { ending } = await flow.round({ first: text }, { handler, scene: { hooks } })
+    const { ending } = await flow.round({ first: text }, { handler, input: { hooks } })
     expect(ending).toMatchObject(
       action ? { kind: 'returned', value: action } : { kind: 'asking', events: new Set(['tip']) },
     )

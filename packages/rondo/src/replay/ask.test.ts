@@ -14,7 +14,7 @@ import {
 import { InputCancelled, InputDeclined } from '../errors.ts'
 import { idle } from '../lib/clock.ts'
 import type { Context } from '../tool/context.ts'
-import type { Arrival } from './replay.ts'
+import type { Arrival } from './input.ts'
 
 describe('asking', () => {
   it('refuses a message that is not a string before anybody is asked', async () => {
@@ -499,7 +499,7 @@ describe('an answer that arrives while the handler runs', () => {
       handler(ctx, () => ctx.step('slow', () => gate.promise), flow.clock),
     )
     const running = flow.round(undefined, {
-      scene: { hooks },
+      input: { hooks },
       sleeping: { parks: true },
       onArrival: (tell) => {
         arrival = tell

@@ -184,7 +184,7 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within).due
   if (due !== undefined && isOver(run, due)) return expire(run.platform.now())
   if (due !== undefined && outlivesTask(run, `The question "${key}" is open (within)`, due)) return
-  if (run.listens) {
+  if (run.onArrival) {
     const { answers, wakers } = arrivingOf(run)
     answers.delete(key)
     wakers.set(arrivalName(key), () => {

@@ -275,7 +275,7 @@ describe('R7 another key in another branch', () => {
     const keyOf = async (handler: Handler, inputResponses: object | undefined, requestState?: string) =>
       returned(
         await replayFlow(handler, { anchored: true }).round(undefined, {
-          scene: { inputResponses: () => inputResponses as never, requestState },
+          input: { inputResponses: () => inputResponses as never, requestState },
         }),
       )
     const keyIn = ({ key }: { key: string }) => key

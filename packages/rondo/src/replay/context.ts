@@ -4,9 +4,8 @@
  */
 
 import { assertOptions, InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
-import type { Line, Principal } from '../protocol/call.ts'
 import { supports } from '../protocol/common/request.ts'
-import { type InputResponses, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
+import { LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type {
   ConfirmOptions,
   Context,
@@ -21,11 +20,11 @@ import type {
   Within,
 } from '../tool/context.ts'
 import { ask } from './ask.ts'
-import { type Hooks, openHook } from './hook.ts'
+import { openHook } from './hook.ts'
 import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
 import {
-  type Background,
+  type Deferred,
   type Handed,
   type Mark,
   noteNews,
@@ -40,32 +39,11 @@ import type { Work } from './turn.ts'
 import { EXPIRED, sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
 
-/** What the handler can learn about its request, and how it reaches the client. */
-export interface Scene {
-  readonly flow: string
-  readonly round: number
-  readonly principal: Principal | undefined
-  readonly client: Context['client']
-  readonly protocolVersion: string
-  readonly line: Line
-  readonly progressToken?: string | number
-  readonly logLevel?: LogLevel
-  readonly background: Background
-  /** Opens hooks for events from outside. Absent unless the run is a task. */
-  readonly hooks?: Hooks
-  /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
-  once?(key: string, branch: string, act: () => unknown): Promise<unknown>
-  inputResponses(): InputResponses | undefined
-  readonly requestState: string | undefined
-  readonly relatedTaskIds?: readonly string[]
-  readonly meta?: Readonly<Record<string, unknown>>
-}
-
 const NONE: readonly string[] = []
 const NO_META: Readonly<Record<string, unknown>> = Object.freeze({})
 
-export function createContext(run: RunState, scene: Scene, deferred: Deferred[]): Context {
-  return new RunContext(run, scene, deferred)
+export function createContext(run: RunState): Context {
+  return new RunContext(run)
 }
 
 /**
@@ -74,20 +52,16 @@ export function createContext(run: RunState, scene: Scene, deferred: Deferred[])
  */
 class RunContext implements Context {
   readonly #run: RunState
-  readonly #scene: Scene
-  readonly #deferred: Deferred[]
 
-  constructor(run: RunState, scene: Scene, deferred: Deferred[]) {
+  constructor(run: RunState) {
     this.#run = run
-    this.#scene = scene
-    this.#deferred = deferred
-    this.principal = scene.principal
-    this.client = scene.client
-    this.protocolVersion = scene.protocolVersion
-    this.round = scene.round
-    this.flow = scene.flow
-    this.relatedTaskIds = scene.relatedTaskIds ?? NONE
-    this.meta = scene.meta ?? NO_META
+    this.principal = run.principal
+    this.client = run.client
+    this.protocolVersion = run.protocolVersion
+    this.round = run.round
+    this.flow = run.flow
+    this.relatedTaskIds = run.relatedTaskIds ?? NONE
+    this.meta = run.meta ?? NO_META
   }
 
   readonly principal: Context['principal']
@@ -139,7 +113,7 @@ class RunContext implements Context {
     this.#operate('step', key, async () => {
       assertCall('step', key, fn)
       return (await work(this.#run, 'step', key, () => {
-        this.#scene.background.begins?.('step', key)
+        this.#run.background.begins?.('step', key)
         return fn(new WorkInfo(this.#run))
       })) as never
     })
@@ -151,12 +125,12 @@ class RunContext implements Context {
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => {
-        this.#scene.background.begins?.('effect', key)
+        this.#run.background.begins?.('effect', key)
         const derived = effectKey(this.#run, key, branch)
         this.#run.trace?.keyed(key, derived)
         return fn(new EffectWorkInfo(this.#run, derived))
       }
-      const fenced = options?.once ? () => onceOf(this.#scene)(key, branch, act) : act
+      const fenced = options?.once ? () => onceOf(this.#run)(key, branch, act) : act
       return (await work(this.#run, 'effect', key, fenced, unread)) as never
     })
   readonly sleep: Context['sleep'] = (key, duration) =>
@@ -164,21 +138,21 @@ class RunContext implements Context {
   readonly sleepUntil: Context['sleepUntil'] = (key, date) =>
     this.#operate('sleep', key, async () => sleepUntil(this.#run, key, date))
   readonly hook = ((key: string, options?: HookOptions<Schema>) =>
-    this.#operate('hook', key, () => openHook(this.#run, this.#scene, key, options))) as Context['hook']
+    this.#operate('hook', key, () => openHook(this.#run, key, options))) as Context['hook']
   readonly offer: Context['offer'] = (key, question) => {
     throwIfNested(this.#run, `offer "${String(key)}"`)
     assertCall('offer', key, question)
     assertOptions(`The offer "${key}"`, question, QUESTION_OPTIONS)
-    return openOffer(this.#run, key, question, this.#scene.hooks !== undefined) as Offer<never>
+    return openOffer(this.#run, key, question) as Offer<never>
   }
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
   readonly background: Context['background'] = () => {
-    const { background } = this.#scene
+    const { background } = this.#run
     if (!background.possible) background.stays?.()
     return this.#pass('background', background.possible ? { leaving: true } : {})
   }
   readonly status: Context['status'] = (message) => {
-    const { background } = this.#scene
+    const { background } = this.#run
     this.#run.trace?.status?.(message)
     if (isNews(this.#run)) background.tell(message)
     else background.told?.()
@@ -189,15 +163,15 @@ class RunContext implements Context {
   readonly random: Context['random'] = (name) => drawFraction(this.#run, name)
 
   readonly progress: Context['progress'] = (progress, total, message) =>
-    sendProgress(this.#run, this.#scene, { progress, total, message })
+    sendProgress(this.#run, { progress, total, message })
   readonly log: Context['log'] = (level, data, logger) => {
-    if (isNews(this.#run)) sendLog(this.#scene, level, data, logger)
+    if (isNews(this.#run)) sendLog(this.#run, level, data, logger)
   }
   readonly defer: Context['defer'] = (fn) => {
-    if (!this.#run.turn.ended()) this.#deferred.push(fn)
+    if (!this.#run.turn.ended()) this.#run.deferred.push(fn)
     else throwIfNested(this.#run, 'ctx.defer()')
   }
-  readonly can: Context['can'] = (kind) => supports(this.#scene.client.capabilities, kind)
+  readonly can: Context['can'] = (kind) => supports(this.#run.client.capabilities, kind)
 
   get signal(): AbortSignal {
     return this.#run.signal()
@@ -205,12 +179,12 @@ class RunContext implements Context {
 
   /** Reading either counts as receiving client input: it enters the keys of effects, and what follows is news. */
   get inputResponses(): Context['inputResponses'] {
-    const inputResponses = this.#scene.inputResponses()
+    const inputResponses = this.#run.inputResponses()
     for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#receive(`manual:${key}`, answer)
     return inputResponses
   }
   get requestState(): string | undefined {
-    const { requestState } = this.#scene
+    const { requestState } = this.#run
     if (requestState !== undefined) this.#receive('state', requestState)
     return requestState
   }
@@ -321,7 +295,7 @@ function contentOf<T>(key: string, outcome: Outcome<T>): T {
   return outcome.content
 }
 
-function onceOf({ once }: Scene): NonNullable<Scene['once']> {
+function onceOf({ once }: RunState): NonNullable<RunState['once']> {
   if (once) return once
   throw misuse('An effect with { once: true } needs a store. Pass one: createServer({ store }).')
 }
@@ -333,16 +307,16 @@ function isNews({ tally }: RunState): boolean {
 
 function sendProgress(
   run: RunState,
-  { line, progressToken }: Scene,
   { progress, total, message }: { progress: number; total?: number; message?: string },
 ): void {
-  // The protocol requires progress to increase. This also drops what a replayed handler reports a second time.
+  const { line, progressToken } = run
+  // The protocol requires progress to increase. This drops what a replayed handler reports a second time.
   if (progressToken === undefined || run.turn.ended() || !(progress > run.tally.progress)) return
   run.tally.progress = progress
   line.notify('notifications/progress', { progressToken, progress, total, message })
 }
 
-function sendLog({ line, logLevel }: Scene, level: LogLevel, data: unknown, logger?: string): void {
+function sendLog({ line, logLevel }: RunState, level: LogLevel, data: unknown, logger?: string): void {
   if (logLevel === undefined || LOG_LEVELS.indexOf(level) < LOG_LEVELS.indexOf(logLevel)) return
   line.notify('notifications/message', { level, data, logger })
 }
@@ -364,24 +338,19 @@ function drawFraction(run: RunState, name: string | undefined): number {
 /** Returns the bytes of a named value, or of the nth unnamed one of this run. */
 function draw(run: RunState, kind: string, name: string | undefined): Uint8Array {
   const label = name === undefined ? `#${run.tally.drawn++}` : `:${name}`
-  return run.platform.derive(run.seed, kind + label)
+  return run.platform.derive(run.journal.seed, kind + label)
 }
 
 // Clean-up at the end of a run: the functions that the handler passed to `ctx.defer`.
 
-export type Deferred = () => void | Promise<void>
-
 /** Runs the last registered first, each after the one before it has settled. The call waits for them, but not forever. */
-export function runDeferred(
-  run: RunState,
-  deferred: Deferred[],
-  onError: (error: unknown) => void = () => {},
-): Promise<void> {
+export function runDeferred(run: RunState): Promise<void> {
+  const { deferred } = run
   const { maxDeferMs } = run.limits
   const mark: Mark = { run, label: 'function passed to ctx.defer' }
   const report = (error: unknown): void => {
     try {
-      onError(error)
+      run.onAsideError?.(error)
     } catch {
       // There is nobody left to report to.
     }

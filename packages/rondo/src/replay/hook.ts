@@ -12,45 +12,23 @@
 import { assertOptions, EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
 import type { Found, WorkEntry } from '../journal/journal.ts'
 import { copyParsed } from '../lib/json.ts'
-import type { JsonSchema } from '../protocol/wire.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
 import { compileEvent, describeProblems } from '../tool/schema/schema.ts'
 import type { Compiled } from '../tool/schema/standard.ts'
+import { type Hooks, needsTask } from './input.ts'
 import { type Reading, whenRead } from './question.ts'
-import {
-  append,
-  arrivingOf,
-  type Background,
-  needsTask,
-  noteNews,
-  noteReplayed,
-  operate,
-  type RunState,
-  takeName,
-} from './run-state.ts'
+import { append, arrivingOf, noteNews, noteReplayed, operate, type RunState, takeName } from './run-state.ts'
 import { checkDuration, closeHookAt, fixDeadline, isOver, outlivesTask } from './wait.ts'
 import { copyJson, whyNotJson, work } from './work.ts'
-
-/** Opens hooks, where that is possible: in a task. */
-export interface Hooks {
-  /** Resolves with the id of the hook when it is durable. Opening it again has no effect. It takes no event from `until` on. */
-  open(
-    key: string,
-    request: { readonly schema?: JsonSchema; readonly about?: unknown },
-    until: number | undefined,
-  ): Promise<string>
-  /** Resolves when the hook takes no more events, and an event that it took before has arrived. */
-  close(key: string): Promise<void>
-}
 
 const OPTIONS: Readonly<Record<keyof HookOptions, true>> = { within: true, schema: true, about: true }
 
 export async function openHook(
   run: RunState,
-  { hooks, background }: { readonly hooks?: Hooks; readonly background: Background },
   key: string,
   options: HookOptions<Schema> = {},
 ): Promise<Hook<unknown>> {
+  const { hooks } = run
   assertOptions(`The hook "${key}"`, options, OPTIONS)
   const { schema, within, about } = options
   const notJson = whyNotJson(about)
@@ -60,7 +38,7 @@ export async function openHook(
   const limit =
     within === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, within)
   const compiled = schema === undefined ? undefined : compileEvent(schema, run.limits)
-  if (!hooks) return leaveFor(run, background, key)
+  if (!hooks) return leaveFor(run, key)
   if (limit !== undefined && !run.record.find(key)) {
     const due = run.record.deadline(eventName(key)) ?? run.platform.now() + limit
     if (outlivesTask(run, `The hook "${key}" is open (within)`, due)) return new Promise(() => {})
@@ -86,7 +64,8 @@ interface OpenHook {
 }
 
 /** Continues as a task, where the handler comes here again; ends the call if it cannot. */
-function leaveFor(run: RunState, { possible, whyNot = needsTask }: Background, key: string): Promise<never> {
+function leaveFor(run: RunState, key: string): Promise<never> {
+  const { possible, whyNot = needsTask } = run.background
   if (possible) run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
   else run.turn.refuse(whyNot(`the hook "${key}"`))
   return new Promise(() => {})

@@ -23,19 +23,21 @@ import {
   noteNews,
   noteReceived,
   operate,
+  publishQuestions,
   type RunState,
   takeName,
+  withdrawOffer,
 } from './run-state.ts'
 import { copyJson } from './work.ts'
 
 const WITHDRAWN: Outcome<never> = { action: 'cancel' }
 
-/** `stands`: the run is a task, which can show the question while it goes on. */
-export function openOffer(run: RunState, key: string, question: Question, stands: boolean): Offer<unknown> {
+/** Only a task, which has hooks too, can show the question while it goes on. */
+export function openOffer(run: RunState, key: string, question: Question): Offer<unknown> {
   if (question.within !== undefined)
     throw misuse(`The offer "${key}" cannot have a time limit (within): withdraw it when its time is up.`)
   const form = formQuestion(question, run.limits)
-  return stands ? standingOffer(run, key, form) : askedOffer(run, key, form)
+  return run.hooks ? standingOffer(run, key, form) : askedOffer(run, key, form)
 }
 
 /** In rounds: a question that is asked when it is awaited. */
@@ -80,7 +82,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
       wakers.delete(arrival)
       take(arrived.answer)
     })
-    run.publish?.(new Map([[key, { kind: form.kind, request, digest, standing: true }]]))
+    publishQuestions(run, new Map([[key, { kind: form.kind, request, digest, standing: true }]]))
   }
   const settle = (known: Outcome<unknown>): void => {
     outcome = known
@@ -154,7 +156,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
       withdrawnAt = run.turn.position()
       wakers.delete(arrival)
       run.turn.heard(key)
-      run.withdraw?.(key)
+      withdrawOffer(run, key)
       for (const wake of waiting) wake(WITHDRAWN)
       waiting.clear()
     },

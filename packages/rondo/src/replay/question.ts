@@ -15,7 +15,8 @@ import type { ClientCapabilities, InputRequest, JsonSchema, SamplingParams } fro
 import type { ConfirmOptions, Outcome, Question } from '../tool/context.ts'
 import { compileForm, type FormResult } from '../tool/schema/form.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
-import { type RunState, toHex } from './run-state.ts'
+import type { Platform } from './input.ts'
+import { type RunState, toHex, type Unasked } from './run-state.ts'
 
 export type Reading =
   /** `answer` is what is recorded if it differs from the answer as received: the same answer, normalized. */
@@ -212,18 +213,13 @@ export function withProblem(request: InputRequest, problem: string): InputReques
 
 /** Adds the id of a page to visit: unguessable, the same on every replay, and not part of the question's text. */
 export function withElicitationId(
-  { platform, seed }: Pick<RunState, 'platform' | 'seed'>,
+  { platform, journal }: { readonly platform: Platform; readonly journal: { readonly seed: string } },
   key: string,
   request: InputRequest,
 ): InputRequest {
   if (request.method !== 'elicitation/create' || request.params.mode !== 'url') return request
-  const elicitationId = toHex(platform.derive(seed, `elicitation:${key}`)).slice(0, 32)
+  const elicitationId = toHex(platform.derive(journal.seed, `elicitation:${key}`)).slice(0, 32)
   return { ...request, params: { elicitationId, ...request.params } }
-}
-
-/** A question that the client cannot show, and the capability that it lacks. */
-export interface Unasked extends Pick<Ask, 'request' | 'instead'> {
-  readonly missing: ClientCapabilities
 }
 
 /** Whether an effect of this flow has run; undefined if there is no record of effects. */

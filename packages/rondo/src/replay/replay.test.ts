@@ -195,7 +195,7 @@ describe('status and log messages', () => {
     await ctx.ask('r', textQuestion())
     ctx.log('info', 'done')
   }
-  const everything = { scene: { logLevel: 'debug' as const } }
+  const everything = { input: { logLevel: 'debug' as const } }
 
   it('are not repeated by a replay', async () => {
     const flow = replayFlow(months)
@@ -227,8 +227,8 @@ describe('status and log messages', () => {
       if (ctx.inputResponses?.q) ctx.log('info', 'answered')
     })
     await flow.round(undefined, everything)
-    const scene = { ...everything.scene, inputResponses: () => ({ q: accept({}) }) as never }
-    await flow.round(undefined, { scene })
+    const input = { ...everything.input, inputResponses: () => ({ q: accept({}) }) as never }
+    await flow.round(undefined, { input })
     expect(sent(flow)).toEqual(['begin', 'answered'])
   })
 })

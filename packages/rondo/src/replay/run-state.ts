@@ -12,74 +12,29 @@
 
 import { detailOf, misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
-import type { Idle } from '../lib/clock.ts'
-import type { Observed } from '../protocol/observer.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
-import type { TextBounds } from '../tool/schema/judge.ts'
-import type { Unasked } from './question.ts'
+import type { ReplayInput, Scope } from './input.ts'
 import type { Turn } from './turn.ts'
-import type { Sleeping, Wait } from './wait.ts'
 
-export interface ReplayLimits extends TextBounds {
-  /** Entries a journal may hold. */
-  readonly maxEntries: number
-  /** Questions that may be open at once. */
-  readonly maxQuestions: number
-  /** Times a question is asked again because its answer was invalid, or because it was reworded. */
-  readonly maxReasks: number
-  /** How long the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
-  readonly maxDeferMs: number
+/** A question that the client cannot show, and the capability that it lacks. */
+export interface Unasked {
+  readonly request: InputRequest
+  /** The arguments that make the question unnecessary. */
+  readonly instead?: readonly string[]
+  readonly missing: ClientCapabilities
 }
 
-/** What replay needs of its environment; it imports none of it. */
-export interface Platform {
-  now(): number
-  idle: Idle
-  digest(text: string): string
-  /** Returns bytes that depend on the flow's seed and the label alone. */
-  derive(seed: string, label: string): Uint8Array
-  /** Calls `fn` after `ms` of real time, unless the function it returns is called first. */
-  after(ms: number, fn: () => void): () => void
-  /** The same, while a call does nothing but sleep: a test may let that time pass at once. Default: `after`. */
-  rest?(ms: number, fn: () => void): () => void
-  readonly scope: Scope
+/** Something open that ends by itself. */
+export interface Wait {
+  readonly kind: 'sleep' | 'question' | 'hook'
+  readonly due: number
+  end(at: number): void
 }
 
-/** Tells which work the running code belongs to. `storage` is an `AsyncLocalStorage`. */
-export interface Scope {
-  readonly storage: {
-    run<T>(mark: object, fn: () => T): T
-    getStore(): object | undefined
-    disable(): void
-  }
-  /** How much work is running. */
-  running: number
-}
-
-/** What came with the request. */
-export interface Incoming {
-  /** A sealed journal came with it: the client holds the flow's id. */
-  readonly anchored: boolean
-  /** Digests of the questions that were shown, by key. */
-  readonly asked: Readonly<Record<string, string>>
-  readonly answers: Readonly<Record<string, unknown>> | undefined
-  /** The answers came with the first request, before anything was asked. */
-  readonly unasked?: boolean
-  /** An earlier run came as far as it could: what it reported up to there is not reported again. */
-  readonly resumed?: boolean
-  /** When the answers arrived, which decides whether they came in time. Default: now. */
-  readonly arrivedAt?: number
-  /** Events from outside, by the key of their hook. */
-  readonly events?: ReadonlyMap<string, unknown>
-  readonly capabilities: ClientCapabilities
-}
-
-export interface RunState {
+/** The one bag of a run: its input, and everything that changes while the handler runs. */
+export interface RunState extends ReplayInput {
   readonly turn: Turn
   readonly record: JournalRecord
-  readonly platform: Platform
-  readonly limits: ReplayLimits
-  readonly incoming: Incoming
   /** When this round began: the time of every answer that came with it. */
   readonly roundAt: number
   readonly names: Map<string, EntryKind>
@@ -89,36 +44,18 @@ export interface RunState {
   /** The questions whose outcome the handler does not have yet, or has not observed. */
   readonly unread: Set<Handed>
   readonly tally: Tally
-  /** What the client sent and the handler has received so far (R7). */
+  /** The input that the client sent and that the handler has received so far (R7). */
   readonly received: Map<string, { readonly answer: unknown; digest?: string }>
+  /** Functions passed to `ctx.defer`. */
+  readonly deferred: Deferred[]
   /** The last answer that is being read; answers of one request are read in the order of their questions. */
   reading?: Promise<void>
-  /** What arrives while the handler runs. Most runs end before: `arrivingOf` creates it. */
+  /** The events and answers that arrive while the handler runs. Most runs end before: `arrivingOf` creates it. */
   arriving?: Arriving
-  /** Something can arrive. */
-  readonly listens: boolean
-  /** Shows questions while the run goes on, which does not end before that is durable. */
-  publish?(questions: ReadonlyMap<string, OpenQuestion>): void
-  /** Closes an offer that was shown. */
-  withdraw?(key: string): void
-  readonly seed: string
-  readonly trace?: RunTrace
-  /** In development: an effect begins that was called while a confirmation before it had no outcome. Both by their labels. */
-  onOutrun?(effect: string, confirmation: string): void
   /** The handler has returned or thrown, and the run ended with that: what it still calls comes too late. */
   left?: 'unreported' | 'reported'
-  onAsideError?(error: unknown): void
-  /** Makes an entry durable before the handler sees its result. Absent if the journal is kept when the run ends. */
-  persist?(entry: Entry): Promise<void>
-  /** Telemetry of this run. */
-  readonly observed?: Pick<Observed, 'work' | 'replayed'>
-  /** Makes the end of an open operation durable. */
-  persistDeadline?(key: string, due: number): Promise<void>
-  sleeping(): Sleeping
-  /** What is open and ends by itself, by key. */
+  /** Open operations that end by themselves, by key. */
   waits?: Map<string, Wait>
-  /** Nothing new may run, and nothing ends by itself. */
-  readonly frozen: boolean
   /** Questions that the client cannot show. */
   unasked?: readonly Unasked[]
   /** Cancels the timer for the next deadline. */
@@ -127,6 +64,8 @@ export interface RunState {
   resting?: () => void
   signal(): AbortSignal
 }
+
+export type Deferred = () => void | Promise<void>
 
 interface Arriving {
   /** Events from outside, by the key of their hook. */
@@ -243,42 +182,6 @@ export interface RunReport {
   readonly executed: number
 }
 
-/** What a run can do about tasks. */
-export interface Background {
-  /** This run can leave its request and continue as a task. */
-  readonly possible: boolean
-  /** Sets the status message of the task. */
-  tell(message: string): void
-  /** The handler set a status message in an earlier run. */
-  told?(): void
-  /** A step or an effect begins. */
-  begins?(kind: 'step' | 'effect', key: string): void
-  /** The handler called `ctx.background()`, which is not possible. */
-  stays?(): void
-  /** Why the run cannot do what needs a task, if it can neither leave nor is one. */
-  whyNot?(what: string): RondoError
-}
-
-/** A run that has no task and cannot become one. */
-export const FOREGROUND: Background = { possible: false, tell: () => {} }
-export const CAN_LEAVE: Background = { ...FOREGROUND, possible: true }
-
-/** The error of an operation that only a task can do. `why` says what stands in the way. */
-export function needsTask(what: string, why = 'This call cannot become one.'): RondoError {
-  return new RondoError('REPLAY_NO_TASK', `Only a task can wait for ${what}. ${why}`)
-}
-
-/** In development: notes when and from where each operation is called, and under which key an effect runs. */
-export interface RunTrace {
-  called(name: string, kind: EntryKind): void
-  recorded?(entry: Entry): void
-  /** The status message of the task. */
-  status?(message: string): void
-  keyed(name: string, effectKey: string): void
-  /** The question as a changed program would ask it. */
-  reword?(name: string, request: InputRequest): InputRequest
-}
-
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */
 export function takeName(
   run: RunState,
@@ -328,6 +231,16 @@ function assertName(key: unknown): asserts key is string {
 /** Notes an answer that the handler has received: keys of later effects depend on it (R7). */
 export function noteReceived({ received }: RunState, key: string, answer: unknown): void {
   received.set(`answer:${key}`, { answer })
+}
+
+/** Shows questions while the run goes on, which does not end before that is durable. */
+export function publishQuestions(run: RunState, questions: ReadonlyMap<string, OpenQuestion>): void {
+  if (!run.frozen) continueDuring(run, run.publish?.(questions, run.record.toJournal()))
+}
+
+/** Closes an offer that was shown. */
+export function withdrawOffer(run: RunState, key: string): void {
+  if (!run.frozen) continueDuring(run, run.withdraw?.(key))
 }
 
 /** The handler does not wait for this write, but the run does not end before it is durable. */

@@ -112,7 +112,7 @@ describe.each([
       return 'shipped'
     }
     const hooks = { open: async () => 'hook-id', close: async () => {} }
-    const report = await anchored(handler, dev).round(undefined, { scene: { hooks } })
+    const report = await anchored(handler, dev).round(undefined, { input: { hooks } })
     expect(refusal(report)).toBe('REPLAY_NOT_AWAITED')
     expect(messageOf(report)).toContain('event of the hook "paid"')
     expect(ran).toBe(0)

@@ -7,7 +7,8 @@
 import { RondoError } from '../errors.ts'
 import { canonicalJson } from '../lib/json.ts'
 import type { Line } from '../protocol/call.ts'
-import { type ReplayInput, replay } from './replay.ts'
+import type { ReplayInput } from './input.ts'
+import { replay } from './replay.ts'
 import type { Ending, Operation, RunReport } from './run-state.ts'
 
 const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} }
@@ -33,7 +34,8 @@ export async function verify(
     onArrival: undefined,
     publish: undefined,
     withdraw: undefined,
-    scene: { ...input.scene, line: SILENT, background: { ...input.scene.background, tell: () => {} } },
+    line: SILENT,
+    background: { ...input.background, tell: () => {} },
     frozen: true,
     trace: input.trace?.reword && { called: () => {}, keyed: () => {}, reword: input.trace.reword },
     observed: undefined,

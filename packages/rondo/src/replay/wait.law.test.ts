@@ -8,7 +8,7 @@ import { describe, expect, it } from 'vitest'
 import { accept, replayFlow, returned, textQuestion } from '../../../../test/support/replay-flow.ts'
 import type { Entry } from '../journal/journal.ts'
 import type { Context } from '../tool/context.ts'
-import type { Arrival } from './replay.ts'
+import type { Arrival } from './input.ts'
 
 type Part =
   | { readonly kind: 'sleep'; readonly ms: number }
@@ -123,7 +123,7 @@ async function live(groups: Program, { wakes, crashes, midway }: Disturbance) {
       Object.fromEntries(here.map(([key]) => [key, accept({ value: 'x' })])),
       {
         sleeping: { parks: true },
-        scene: { hooks },
+        input: { hooks },
         events: new Map(events.map((key) => [key, 'event'])),
         onArrival: (arrival) => {
           tell = arrival
@@ -255,7 +255,7 @@ describe('time in a task', () => {
         const { journal } = replayFlow(() => {})
         const again = replayFlow(handlerOf(groups), { anchored: true, journal: { ...journal, entries } })
         const open = () => Promise.reject(new Error('a replay opens nothing'))
-        const report = await again.round({}, { scene: { hooks: { open, close: open } } })
+        const report = await again.round({}, { input: { hooks: { open, close: open } } })
         expect([returned(report), report.executed]).toEqual([value, 0])
       }),
       { numRuns: 100 },

@@ -12,6 +12,7 @@
 import { misuse, RondoError } from '../errors.ts'
 import type { AskEntry } from '../journal/journal.ts'
 import { type Duration, describeDuration, toMilliseconds } from '../lib/clock.ts'
+import type { Sleeping } from './input.ts'
 import {
   append,
   continueDuring,
@@ -21,28 +22,8 @@ import {
   noteReplayed,
   type RunState,
   takeName,
+  type Wait,
 } from './run-state.ts'
-
-/** What sleeps may do in a run. */
-export interface Sleeping {
-  /** A run that only sleeps ends, and another one continues when the first sleep is over. Else the request waits. */
-  readonly parks: boolean
-  /** How long a request may wait for a sleep. */
-  readonly inlineMs: number
-  /** Whether a call with a longer sleep leaves its request, or why it cannot. */
-  readonly beyond: 'leave' | string
-  /** When the flow ends at the latest: a wait that ends later is refused. */
-  readonly until?: number
-  /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
-  skip?(ms: number): void
-}
-
-/** Something open that ends by itself. */
-export interface Wait {
-  readonly kind: 'sleep' | 'question' | 'hook'
-  readonly due: number
-  end(at: number): void
-}
 
 const DAY_MS = 86_400_000
 /** No task lives longer. */

@@ -132,7 +132,7 @@ function deliver(
  */
 export function effectKey(run: RunState, name: string, branch: string): string {
   const label = branch === '' ? `effect:${name}` : `effect@${branch}:${name}`
-  return toHex(run.platform.derive(run.seed, label)).slice(0, 32)
+  return toHex(run.platform.derive(run.journal.seed, label)).slice(0, 32)
 }
 
 /** Returns a digest of what the handler has received from the client so far, in any order; empty if that is nothing. */

@@ -11,8 +11,7 @@
  */
 
 import type { TaskState } from '../../protocol/reply.ts'
-import type { ReplayInput } from '../../replay/replay.ts'
-import type { Background } from '../../replay/run-state.ts'
+import type { Background, ReplayInput } from '../../replay/input.ts'
 import type { AnsweredSlot } from '../../store/input-slots.ts'
 import type { TaskTurn, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'

@@ -14,8 +14,8 @@ import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequest, InputResponses } from '../../protocol/wire.ts'
 import { hookOfEvent } from '../../replay/hook.ts'
-import type { ReplayInput } from '../../replay/replay.ts'
-import type { Incoming, RunReport } from '../../replay/run-state.ts'
+import type { Incoming, ReplayInput } from '../../replay/input.ts'
+import type { RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import { type CallFacts, PENDING, runAround } from '../around.ts'
@@ -364,7 +364,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   const ahead = turn.claimedAt - input.platform.now()
   const { store } = host
   // Does not wait for a slot: the task is released instead, which costs nothing.
-  const once: ReplayInput['scene']['once'] =
+  const once: ReplayInput['once'] =
     store && ((key, branch, act) => effectOnce(run, store.once, { key, branch }, act, 0))
   const inputResponses = (): InputResponses | undefined => incoming.answers as InputResponses | undefined
   return {
@@ -381,13 +381,10 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     persistDeadline: async (key, due) =>
       turn.record(sealPiece(host, turn.task, 'record', { deadline: { key, due } } satisfies TaskRecord)),
     anchored: turn.task.known,
-    scene: {
-      ...input.scene,
-      once,
-      inputResponses,
-      hooks: hooksOf(run),
-      background: { ...run.status, possible: false },
-    },
+    once,
+    inputResponses,
+    hooks: hooksOf(run),
+    background: { ...run.status, possible: false },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     onArrival: run.shown.onArrival,
     publish: run.shown.publish,

@@ -1,0 +1,196 @@
+/**
+ * The input of a run: what a carrier passes to `replay`. Types, and the two plain cases of `Background`.
+ */
+
+import { RondoError } from '../errors.ts'
+import type { Entry, EntryKind, Journal } from '../journal/journal.ts'
+import type { Idle } from '../lib/clock.ts'
+import type { Line, Principal } from '../protocol/call.ts'
+import type { Observed } from '../protocol/observer.ts'
+import type {
+  ClientCapabilities,
+  InputRequest,
+  InputResponses,
+  JsonSchema,
+  LogLevel,
+} from '../protocol/wire.ts'
+import type { Context } from '../tool/context.ts'
+import type { TextBounds } from '../tool/schema/judge.ts'
+import type { MoveReason, OpenQuestion } from './run-state.ts'
+
+/**
+ * Everything that a run is given: the journal, the facts about the request that the handler can read, and the functions of the
+ * carrier. `RunState` adds what changes while the handler runs.
+ */
+export interface ReplayInput {
+  readonly handler: (ctx: Context) => unknown
+  readonly journal: Journal
+  readonly incoming: Incoming
+  readonly flow: string
+  readonly round: number
+  readonly principal: Principal | undefined
+  readonly client: Context['client']
+  readonly protocolVersion: string
+  readonly line: Line
+  readonly progressToken?: string | number
+  readonly logLevel?: LogLevel
+  readonly background: Background
+  /** Opens hooks for events from outside. Absent unless the run is a task. */
+  readonly hooks?: Hooks
+  /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
+  once?(key: string, branch: string, act: () => unknown): Promise<unknown>
+  inputResponses(): InputResponses | undefined
+  readonly requestState: string | undefined
+  readonly relatedTaskIds?: readonly string[]
+  readonly meta?: Readonly<Record<string, unknown>>
+  readonly platform: Platform
+  readonly limits: ReplayLimits
+  /** Why this instance wants to release the call now, if it does; `executed` counts the work done in this round. */
+  mayMove(executed: number): MoveReason | undefined
+  /** The client holds the flow's id (R6). Default: if the request came with a state. */
+  readonly anchored?: boolean
+  readonly trace?: RunTrace
+  /** In development: an effect begins that was called while a confirmation before it had no outcome. Both by their labels. */
+  onOutrun?(effect: string, confirmation: string): void
+  /** Nobody looks at the operations of this run: they, and the schemas of its questions, are not kept until its end. */
+  readonly unwatched?: boolean
+  /** Nothing new may run. */
+  readonly frozen?: boolean
+  /** Telemetry of this run. */
+  readonly observed?: Observed
+  /** Makes an entry durable before the handler sees its result. */
+  persist?(entry: Entry): Promise<void>
+  /** Makes the end of an open operation durable: a sleep, a question with a time limit. */
+  persistDeadline?(key: string, due: number): Promise<void>
+  /** The rules for sleeps in this run. */
+  sleeping(): Sleeping
+  /** Calls `arrival` for what arrives while the handler runs; it returns false once the run is over. */
+  onArrival?(arrival: (arrived: Arrival) => boolean): void
+  /** Shows questions to the client while the handler runs. Resolves when that is durable. */
+  publish?(questions: ReadonlyMap<string, OpenQuestion>, journal: Pick<Journal, 'reasks'>): Promise<void>
+  /** Closes an offer that was published. Resolves when that is durable. */
+  withdraw?(key: string): Promise<void>
+  /** A mistake of the author that the call does not end with: a failed `ctx.defer`, a listener of `ctx.signal` that throws. */
+  onAsideError?(error: unknown): void
+}
+
+/** An event from outside for the hook of this key, or the answer to a question that was published. */
+export type Arrival =
+  | { readonly hook: string; readonly value: unknown }
+  | { readonly question: string; readonly digest: string; readonly answer: unknown }
+
+export interface ReplayLimits extends TextBounds {
+  /** Entries a journal may hold. */
+  readonly maxEntries: number
+  /** Questions that may be open at once. */
+  readonly maxQuestions: number
+  /** Times a question is asked again because its answer was invalid, or because it was reworded. */
+  readonly maxReasks: number
+  /** How long the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
+  readonly maxDeferMs: number
+}
+
+/** The environment of replay, which imports none of it. */
+export interface Platform {
+  now(): number
+  idle: Idle
+  digest(text: string): string
+  /** Returns bytes that depend on the flow's seed and the label alone. */
+  derive(seed: string, label: string): Uint8Array
+  /** Calls `fn` after `ms` of real time, unless the function it returns is called first. */
+  after(ms: number, fn: () => void): () => void
+  /** Like `after`, while a call does nothing but sleep: a test may let that time pass at once. Default: `after`. */
+  rest?(ms: number, fn: () => void): () => void
+  readonly scope: Scope
+}
+
+/** Tells which work the running code belongs to. `storage` is an `AsyncLocalStorage`. */
+export interface Scope {
+  readonly storage: {
+    run<T>(mark: object, fn: () => T): T
+    getStore(): object | undefined
+    disable(): void
+  }
+  /** How much work is running. */
+  running: number
+}
+
+/** The part of a request that a run reads: answers, events, and the state they came with. */
+export interface Incoming {
+  /** A sealed journal came with it: the client holds the flow's id. */
+  readonly anchored: boolean
+  /** Digests of the questions that were shown, by key. */
+  readonly asked: Readonly<Record<string, string>>
+  readonly answers: Readonly<Record<string, unknown>> | undefined
+  /** The answers came with the first request, before anything was asked. */
+  readonly unasked?: boolean
+  /** An earlier run came as far as it could: what it reported up to there is not reported again. */
+  readonly resumed?: boolean
+  /** When the answers arrived, which decides whether they came in time. Default: now. */
+  readonly arrivedAt?: number
+  /** Events from outside, by the key of their hook. */
+  readonly events?: ReadonlyMap<string, unknown>
+  readonly capabilities: ClientCapabilities
+}
+
+/** Opens hooks, where that is possible: in a task. */
+export interface Hooks {
+  /** Resolves with the id of the hook when it is durable. Opening it again has no effect. It takes no event from `until` on. */
+  open(
+    key: string,
+    request: { readonly schema?: JsonSchema; readonly about?: unknown },
+    until: number | undefined,
+  ): Promise<string>
+  /** Resolves when the hook takes no more events, and an event that it took before has arrived. */
+  close(key: string): Promise<void>
+}
+
+/** The rules for sleeps in a run. */
+export interface Sleeping {
+  /** A run that only sleeps ends, and another one continues when the first sleep is over. Else the request waits. */
+  readonly parks: boolean
+  /** How long a request may wait for a sleep. */
+  readonly inlineMs: number
+  /** Whether a call with a longer sleep leaves its request, or why it cannot. */
+  readonly beyond: 'leave' | string
+  /** When the flow ends at the latest: a wait that ends later is refused. */
+  readonly until?: number
+  /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
+  skip?(ms: number): void
+}
+
+/** The tasks of a run: whether it can become one, and its status message if it is one. */
+export interface Background {
+  /** This run can leave its request and continue as a task. */
+  readonly possible: boolean
+  /** Sets the status message of the task. */
+  tell(message: string): void
+  /** The handler set a status message in an earlier run. */
+  told?(): void
+  /** A step or an effect begins. */
+  begins?(kind: 'step' | 'effect', key: string): void
+  /** The handler called `ctx.background()`, which is not possible. */
+  stays?(): void
+  /** Why the run cannot do what needs a task, if it can neither leave nor is one. */
+  whyNot?(what: string): RondoError
+}
+
+/** A run that has no task and cannot become one. */
+export const FOREGROUND: Background = { possible: false, tell: () => {} }
+export const CAN_LEAVE: Background = { ...FOREGROUND, possible: true }
+
+/** The error of an operation that only a task can do. `why` says what stands in the way. */
+export function needsTask(what: string, why = 'This call cannot become one.'): RondoError {
+  return new RondoError('REPLAY_NO_TASK', `Only a task can wait for ${what}. ${why}`)
+}
+
+/** In development: notes when and from where each operation is called, and under which key an effect runs. */
+export interface RunTrace {
+  called(name: string, kind: EntryKind): void
+  recorded?(entry: Entry): void
+  /** The status message of the task. */
+  status?(message: string): void
+  keyed(name: string, effectKey: string): void
+  /** The question as a changed program would ask it. */
+  reword?(name: string, request: InputRequest): InputRequest
+}
