@@ -120,7 +120,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         progressToken: options.progressToken,
         background: {
           possible: false,
-          tell: (message) => void notified.push({ method: 'status', params: { message } }),
+          setStatus: (message) => void notified.push({ method: 'status', params: { message } }),
         },
         inputResponses: () => undefined,
         requestState: undefined,

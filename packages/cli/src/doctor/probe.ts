@@ -1,6 +1,6 @@
 /**
  * What the checks of the doctor use. A probe sends messages to a server unchanged, valid or not, and returns what comes back. A
- * finding is one verdict per check, with advice if something is wrong. A patient calls a tool that asks, on the server under examination:
+ * finding is one verdict per check, with advice if something is wrong. A target calls a tool that asks, on the server under examination:
  * every attack starts a call, changes what goes back, and declines the questions, since a server that accepts the state shows it by
  * continuing, and declining does the least harm. If the first round has no state, its questions are answered once, with made-up values
  * that match their schema, and the next round is examined.
@@ -240,7 +240,7 @@ export type AttackOutcome =
   /** The response is invalid. */
   | { readonly kind: 'broken'; readonly message: string }
 
-export interface Patient {
+export interface ProbeTarget {
   readonly client: Client
   readonly request: ToolRequest
   readonly signal: AbortSignal
@@ -249,7 +249,10 @@ export interface Patient {
 const ACCEPTS = ['form', 'url'] as const
 
 /** Returns the first round that has a state, or a sentence that says why there is none. */
-export async function begin({ client, signal }: Patient, request: ToolRequest): Promise<ToolRound | string> {
+export async function begin(
+  { client, signal }: ProbeTarget,
+  request: ToolRequest,
+): Promise<ToolRound | string> {
   const options = { accepts: ACCEPTS, signal }
   try {
     const first = await client.start(request, options)
@@ -312,7 +315,7 @@ function makeUp({ type, options = [], limits, format, default: start }: Field): 
 }
 
 /** Declines all questions of a call and continues it. */
-export async function decline({ client, signal }: Patient, pending: ToolRound): Promise<AttackOutcome> {
+export async function decline({ client, signal }: ProbeTarget, pending: ToolRound): Promise<AttackOutcome> {
   const keys = openQuestions(pending).map(([key]) => key)
   const answered = keys.reduce((now, key) => answer(now, key, { action: 'decline' }), pending)
   try {

@@ -13,7 +13,7 @@ import {
   type DoctorFinding,
   decline,
   fail,
-  type Patient,
+  type ProbeTarget,
   pass,
   skip,
   type ToolRound,
@@ -21,7 +21,7 @@ import {
 } from './probe.ts'
 import { expiryOf, forgeries, readState, respellings, varyArguments } from './tamper.ts'
 
-interface StateExam extends Patient {
+interface StateExam extends ProbeTarget {
   readonly tool: Tool
   /** Other arguments for the same tool; derived from the schema unless given. */
   readonly otherArguments?: Readonly<Record<string, unknown>>
@@ -338,8 +338,8 @@ async function freshRound(exam: Exam): Promise<ToolRound> {
 }
 
 /** Sends one forged call and records the outcome. */
-async function attack(exam: Exam, forged: ToolRound, patient: Patient = exam): Promise<AttackOutcome> {
-  const outcome = await decline(patient, forged)
+async function attack(exam: Exam, forged: ToolRound, target: ProbeTarget = exam): Promise<AttackOutcome> {
+  const outcome = await decline(target, forged)
   exam.seen.push(outcome)
   return outcome
 }

@@ -57,14 +57,14 @@ export interface AskOptions {
   /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
   /** What another instance needs to continue the call, should this one die. */
-  readonly kept?: KeptCall
+  readonly kept?: StoredCall
 }
 
 /** A call as it waits. */
-export interface KeptCall {
+export interface StoredCall {
   readonly claims: Claims
   /** The last progress that was reported. */
-  readonly told?: number
+  readonly progress?: number
   /** When the first of the questions closes by itself, ms since the epoch. */
   readonly due?: number
 }
@@ -105,7 +105,7 @@ export interface AskingLine extends Line {
   /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
   /** Keeps a call before its first effect, so that another instance can continue it. Rejects if it cannot be kept. */
-  keep?(kept: KeptCall): Promise<void>
+  keep?(kept: StoredCall): Promise<void>
   /** Begins a wait for something other than an answer. Returns a function that ends it. */
   rest(resting: Resting): () => void
 }
@@ -211,7 +211,7 @@ export async function runPushed(
   const { capabilities } = call
   let next: Next = from
     ? { kind: 'run', beginning: from.beginning, answers: from.answers, capabilities }
-    : { kind: 'run', beginning: { ...firstRound(host), anchored: !isKeptFirst(pushed) }, capabilities }
+    : { kind: 'run', beginning: { ...firstRound(host), anchored: !isStoredFirst(pushed) }, capabilities }
   if (from?.pending) {
     const round = withoutArguments(await pushCarrier.open({ pushed, next, isFirst: false }))
     const answered = await from.pending(() => steady.heartbeat(WAITING))
@@ -233,7 +233,7 @@ async function askParked({ round, questions, options, limit, beginning, methods 
 }
 
 /** True if the call has to be kept before its first effect. */
-function isKeptFirst({ request: { line }, hand }: Pushed): boolean {
+function isStoredFirst({ request: { line }, hand }: Pushed): boolean {
   return !hand && line.durable === true && line.keep !== undefined
 }
 
@@ -258,7 +258,7 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { capabilities } = round.call
   const { outcome, asks } = pause.facts
   logRound(round, pause.report, { outcome, asks })
-  const isDurable = isKeptFirst(round.pushed) && (pause.inputRequests !== undefined || !beginning.anchored)
+  const isDurable = isStoredFirst(round.pushed) && (pause.inputRequests !== undefined || !beginning.anchored)
   const ready = hand ? await readyToHand(host, pause) : isDurable ? await withEpoch(host, pause) : pause
   const { journal, asked, inputRequests: questions } = ready
   const askedAt = questions === undefined ? undefined : host.platform.now()
@@ -272,7 +272,7 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   }
   if (questions === undefined) {
     if (isDurable)
-      await request.line.keep?.({ claims: claimsOf(round, journal, asked), told: steady.progress })
+      await request.line.keep?.({ claims: claimsOf(round, journal, asked), progress: steady.progress })
     return { kind: 'run', beginning: next, capabilities }
   }
   const left = beginning.flowExpires - host.platform.now()
@@ -288,7 +288,7 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
     handed,
     enough: limit?.signal,
     kept: isDurable
-      ? { claims: claimsOf(round, journal, asked), told: steady.progress, due: limit?.due }
+      ? { claims: claimsOf(round, journal, asked), progress: steady.progress, due: limit?.due }
       : undefined,
   }
   const methods = Object.fromEntries(Object.entries(questions).map(([key, { method }]) => [key, method]))

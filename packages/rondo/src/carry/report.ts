@@ -190,7 +190,7 @@ export function adviseStore(round: Round, wants: string): void {
 const places = new WeakMap<object, LogPlace>()
 
 /** Notes the round in which an error was thrown. The innermost one counts. */
-export function blame(error: unknown, place: LogPlace): void {
+export function recordPlace(error: unknown, place: LogPlace): void {
   if (typeof error === 'object' && error !== null && !places.has(error)) places.set(error, place)
 }
 

@@ -31,12 +31,12 @@ import {
   adviseHoisting,
   adviseOutrun,
   adviseStore,
-  blame,
   type Failure,
   invalidArguments,
   logFault,
   observeRound,
   type RoundFacts,
+  recordPlace,
   refusal,
   reportRound,
   spansOf,
@@ -65,7 +65,7 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
     const refused = ending.kind === 'refused' ? ending.error : undefined
     return carrier.abandon?.(round, refused) ?? (await conclude(carrier, round, run.report))
   } catch (error) {
-    blame(error, placeOf(round))
+    recordPlace(error, placeOf(round))
     observed?.end(toEnd(error))
     throw error
   } finally {
@@ -188,7 +188,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
         ? CAN_LEAVE
         : {
             possible: false,
-            tell: FOREGROUND.tell,
+            setStatus: FOREGROUND.setStatus,
             whyNot: (what) => whyNoTask(round, what),
             stays: host.dev && !host.tasks ? () => adviseStore(round, 'calls ctx.background()') : undefined,
           },

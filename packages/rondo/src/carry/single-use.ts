@@ -210,7 +210,7 @@ export async function workOnce(
   { waitMs = 5_000, holdMs = 2 * LEASE_MS, clock = storeClock }: ClaimOnceOptions = {},
 ): Promise<Exclude<OnceClaim, { readonly kind: 'first' }>> {
   const attempt = { claimant: drawId(), holdMs }
-  const claim = await claimPatiently(store, slot, attempt, waitMs, clock)
+  const claim = await claimWithin(store, slot, attempt, waitMs, clock)
   if (claim.kind !== 'first') return claim
   const hold = async (ms: number) => {
     // If a renewal fails, the next one follows; work that has lost its slot cannot be undone.
@@ -232,7 +232,7 @@ export async function workOnce(
   }
 }
 
-async function claimPatiently(
+async function claimWithin(
   store: OnceStore,
   slot: OnceSlot,
   attempt: OnceAttempt,

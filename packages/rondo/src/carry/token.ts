@@ -28,7 +28,7 @@ import {
   subjectOf,
 } from './carrier.ts'
 import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
-import { blame, logStateRefused, observeRefused } from './report.ts'
+import { logStateRefused, observeRefused, recordPlace } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
 import { NO_EPOCH, replyOnce } from './single-use.ts'
 import { beginAtOnce, continueAsTask, sealWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
@@ -74,7 +74,7 @@ export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): 
     if (!target.once || !host.store) return await runOnce(carrier, round)
     return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
   } catch (error) {
-    blame(error, placeOf(opened))
+    recordPlace(error, placeOf(opened))
     throw error
   }
 }

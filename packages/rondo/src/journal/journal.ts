@@ -50,7 +50,7 @@ export type SleepEntry = { readonly kind: 'sleep'; readonly key: string; readonl
 export type Entry = AskEntry | WorkEntry | SleepEntry
 
 /** An answer to a question that was shown, which no run has reached since: another release asks something else first. */
-export interface KeptAnswer {
+export interface EarlyAnswer {
   /** Digest of the question that was shown. */
   readonly question: string
   /** The response as the client sent it. Its question checks it when a run reaches it. */
@@ -77,7 +77,7 @@ export interface Journal {
   /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions and hooks with a time limit. */
   readonly deadlines?: Readonly<Record<string, number>>
   /** Answers that came in time and have not been reached, by key (R3). */
-  readonly kept?: Readonly<Record<string, KeptAnswer>>
+  readonly kept?: Readonly<Record<string, EarlyAnswer>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
   readonly moves: number
   /** The state of the manual form. */
@@ -107,11 +107,11 @@ export function narrowJournal(value: unknown): Journal | undefined {
   // What was checked is what `value` holds; only the maps are copies.
   const journal = { ...(value as unknown as Journal), reasks }
   if (value.kept === undefined) return journal
-  const kept = toMap(value.kept, (answer) => (isKeptAnswer(answer) ? answer : undefined))
+  const kept = toMap(value.kept, (answer) => (isEarlyAnswer(answer) ? answer : undefined))
   return kept && { ...journal, kept }
 }
 
-function isKeptAnswer(value: unknown): value is KeptAnswer {
+function isEarlyAnswer(value: unknown): value is EarlyAnswer {
   return isRecord(value) && isText(value.question) && Object.hasOwn(value, 'answer')
 }
 
@@ -160,9 +160,9 @@ export interface JournalRecord {
   /** Fixes when the operation ends by itself. It is never fixed a second time while the operation is open. */
   fixDeadline(key: string, due: number): void
   /** Keeps an answer until a run reaches its question. A recorded one wins (R2). */
-  keep(key: string, answer: KeptAnswer): void
+  keep(key: string, answer: EarlyAnswer): void
   /** Removes and returns the answer that was kept for this key. */
-  takeKept(key: string): KeptAnswer | undefined
+  takeEarly(key: string): EarlyAnswer | undefined
   /** Notes that this run has reached the entry. */
   reach(key: string): void
   /** A recorded effect that this run has not reached yet (R5). */
@@ -233,7 +233,7 @@ export function createRecord(journal: Journal): JournalRecord {
     keep(key, answer) {
       if (!byKey.has(key)) kept.set(key, answer)
     },
-    takeKept(key) {
+    takeEarly(key) {
       const answer = kept.get(key)
       kept.delete(key)
       return answer

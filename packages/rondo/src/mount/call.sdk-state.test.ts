@@ -2,8 +2,8 @@ import { McpServer, type ServerContext } from '@modelcontextprotocol/server'
 import { describe, expect, it } from 'vitest'
 import { generateKey } from '../seal/key-ring.ts'
 import { besideOurs, UnopenedState } from './call.ts'
+import { mount } from './intercept.ts'
 import { createRondo } from './mount.ts'
-import { mount } from './passage.ts'
 
 const rondo = createRondo({ audience: 'test', keys: generateKey(), log: 'off' })
 const text = { content: [] }

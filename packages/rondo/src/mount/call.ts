@@ -15,7 +15,7 @@ import { CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from '.
 import { ANSWER_LIMITS, readAnswers, readTask, readTrace } from '../protocol/common/request.ts'
 import { LATEST_VERSION, UNSTATED_VERSION } from '../protocol/revisions.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
-import { isForUs, type Passage } from './passage.ts'
+import { type Intercepted, isForUs } from './intercept.ts'
 
 /** What a request declares about its client; in older revisions the client declares it once, when it connects. */
 interface RequestMeta {
@@ -54,11 +54,11 @@ function metaOf({ mcpReq }: ServerContext): RequestMeta {
  * True for a client of a revision without rounds, which the official server asks on our behalf over its connection. The
  * version of the connection decides: on such a connection nobody checks what a request declares about itself.
  */
-export function isOlder(server: Passage['server']): boolean {
+export function isOlder(server: Intercepted['server']): boolean {
   return (server.getNegotiatedProtocolVersion() ?? '') < LATEST_VERSION
 }
 
-export function toFlowCall({ server, method, request }: Passage, ctx: ServerContext, log: Log): FlowCall {
+export function toFlowCall({ server, method, request }: Intercepted, ctx: ServerContext, log: Log): FlowCall {
   const { name = '', uri = '', arguments: args = {} } = request.params
   const reading = method === 'resources/read'
   const target = reading ? uri : name
@@ -86,7 +86,7 @@ export function toTaskCall(
   action: 'get' | 'update' | 'cancel',
   taskId: unknown,
   ctx: ServerContext,
-  server: Passage['server'],
+  server: Intercepted['server'],
 ): TaskCall {
   const envelope = {
     id: ctx.mcpReq.id,
@@ -111,7 +111,7 @@ function requestingClient(meta: RequestMeta): Client {
   }
 }
 
-function connectedClient(server: Passage['server']): Client {
+function connectedClient(server: Intercepted['server']): Client {
   return {
     protocolVersion: server.getNegotiatedProtocolVersion() ?? UNSTATED_VERSION,
     capabilities: (server.getClientCapabilities() ?? {}) as ClientCapabilities,

@@ -22,7 +22,7 @@ import { assertPrincipal } from '../serve/http/authenticate.ts'
 import { HOOK_MS, inTime } from '../tool/hook.ts'
 import { isOlder, toFlowCall, toLine, toTaskCall } from './call.ts'
 import type { Definition, FindPrincipal, RondoOptions } from './definition.ts'
-import type { Passage } from './passage.ts'
+import type { Intercepted } from './intercept.ts'
 import { refuse, refuseOlder, toResult, toWire } from './reply.ts'
 import { assertAllowed, assertTaskAllowed } from './scope.ts'
 import { requestTarget, type SdkTarget, taskTarget } from './target.ts'
@@ -32,7 +32,7 @@ export interface SdkFlow {
   /** Runs one round of a call. `given` is what the official server passed to the callback before the context. */
   run(
     definition: Definition,
-    passage: Passage,
+    intercepted: Intercepted,
     ctx: ServerContext,
     given: readonly unknown[],
   ): Promise<unknown>
@@ -79,15 +79,15 @@ export function createFlow(
   }
 
   return {
-    async run(definition, passage, ctx, given) {
-      const target = requestTarget(definition, passage, ctx, given)
-      const mayLeave = tools.mayLeave(passage.server, target.name, definition)
+    async run(definition, intercepted, ctx, given) {
+      const target = requestTarget(definition, intercepted, ctx, given)
+      const mayLeave = tools.mayLeave(intercepted.server, target.name, definition)
       if (mayLeave) work.start()
       else warnOfRounds(definition, target.name)
       const active = {}
       inFlight.enter(active)
       try {
-        const call = toFlowCall(passage, ctx, host.log)
+        const call = toFlowCall(intercepted, ctx, host.log)
         const principal = await principalOf(ctx)
         await assertAllowed(definition, scopeArguments(definition, given), ctx, principal, options.implies)
         const reply = await runRound({
@@ -97,15 +97,17 @@ export function createFlow(
           principal,
           line: toLine(ctx),
         })
-        passage.refused = (error) => {
+        intercepted.refused = (error) => {
           const message = `The official server rejected the result of "${target.name}": check its shape`
           host.log({ event: 'warning', message, error })
         }
-        return toResult(reply, passage)
+        return toResult(reply, intercepted)
       } catch (error) {
         const refusal = toRefusal(host, error, target)
         const cannotAsk = refusal instanceof RondoError && refusal.code === 'PEER_CAPABILITY'
-        return cannotAsk && isOlder(passage.server) ? refuseOlder(passage, refusal) : refuse(passage, refusal)
+        return cannotAsk && isOlder(intercepted.server)
+          ? refuseOlder(intercepted, refusal)
+          : refuse(intercepted, refusal)
       } finally {
         inFlight.leave(active)
       }

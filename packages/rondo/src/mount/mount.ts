@@ -26,7 +26,7 @@ import { assertAccept, type InputRequired } from '../tool/target.ts'
 import { besideOurs, type VerifyState } from './call.ts'
 import type { CallbackOptions, Definition, RondoOptions, SdkContext } from './definition.ts'
 import type { SdkFlow } from './flow.ts'
-import { markAsOurs, mount, type Passage, passageOf } from './passage.ts'
+import { type Intercepted, interceptedOf, markAsOurs, mount } from './intercept.ts'
 import { assertScopeOption, challengeOf, challengeTasks } from './scope.ts'
 import { type AnswerTask, assertTerms, createTaskTools } from './task-tools.ts'
 
@@ -210,14 +210,14 @@ export function createRondo(given: RondoOptions): Rondo {
     return loading
   }
   /** For a request. The reason of a failure is logged and not sent to the client. */
-  const flowFor = async (passage?: Passage): Promise<SdkFlow> => {
+  const flowFor = async (intercepted?: Intercepted): Promise<SdkFlow> => {
     try {
       return await flow()
     } catch (error) {
       log({ event: 'warning', message: 'Rondo cannot start, so every call fails', error })
       const internal = Object.assign(new Error('Internal error'), { code: -32603 })
-      if (passage) {
-        passage.ending = () => {
+      if (intercepted) {
+        intercepted.ending = () => {
           throw internal
         }
       }
@@ -235,8 +235,8 @@ export function createRondo(given: RondoOptions): Rondo {
     const definition: Definition = { method, handler, options: given }
     const callback = async (...params: unknown[]): Promise<unknown> => {
       const ctx = params.at(-1) as ServerContext
-      const passage = logged('A callback cannot run', () => passageOf(ctx))
-      return (await flowFor(passage)).run(definition, passage, ctx, params.slice(0, -1))
+      const intercepted = logged('A callback cannot run', () => interceptedOf(ctx))
+      return (await flowFor(intercepted)).run(definition, intercepted, ctx, params.slice(0, -1))
     }
     markAsOurs(callback, given.scopes && ((reading) => challengeOf(definition, options.implies, reading)))
     tools.remember(callback, definition)

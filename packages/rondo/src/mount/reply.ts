@@ -4,15 +4,15 @@ import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
 import { type Reply, toTaskHead, toTaskResult } from '../protocol/reply.ts'
 import { errorResult } from '../tool/target.ts'
-import type { Passage } from './passage.ts'
+import type { Intercepted } from './intercept.ts'
 
 type SdkResult = Readonly<Record<string, unknown>>
 
-/** What a callback returns if the passage ends the request. */
+/** What a callback returns if the intercepted ends the request. */
 const DROPPED: SdkResult = errorResult('')
 
 /** Converts a reply to an official result. Throws the error of an error reply. */
-export function toResult(reply: Reply, passage?: Passage): SdkResult {
+export function toResult(reply: Reply, intercepted?: Intercepted): SdkResult {
   switch (reply.kind) {
     case 'complete':
     case 'cacheable':
@@ -22,7 +22,7 @@ export function toResult(reply: Reply, passage?: Passage): SdkResult {
     case 'task':
       return toTaskResult(reply.task)
     case 'task_created':
-      return endAs(passage, () => ({ resultType: 'task', ...toTaskHead(reply.task) }))
+      return endAs(intercepted, () => ({ resultType: 'task', ...toTaskHead(reply.task) }))
     case 'error':
       throw reply.error
   }
@@ -35,8 +35,8 @@ function toInputRequired({
   return { resultType: 'input_required', requestState, ...(inputRequests && { inputRequests }) }
 }
 
-function endAs(passage: Passage | undefined, ending: () => unknown): SdkResult {
-  if (passage) passage.ending = ending
+function endAs(intercepted: Intercepted | undefined, ending: () => unknown): SdkResult {
+  if (intercepted) intercepted.ending = ending
   return DROPPED
 }
 
@@ -48,16 +48,16 @@ export function toWire({ code, rpc, sentence, data }: RondoError): ProtocolError
 }
 
 /** Ends the request with a JSON-RPC error. */
-export function refuse(passage: Passage, error: RondoError | ProtocolError): SdkResult {
-  return endAs(passage, () => {
+export function refuse(intercepted: Intercepted, error: RondoError | ProtocolError): SdkResult {
+  return endAs(intercepted, () => {
     throw error instanceof ProtocolError ? error : toWire(error)
   })
 }
 
 /** For an older client that cannot be asked: a tool result that says so, because its revision has no error for it. */
-export function refuseOlder(passage: Passage, { sentence }: RondoError): SdkResult {
+export function refuseOlder(intercepted: Intercepted, { sentence }: RondoError): SdkResult {
   const advice = 'To be asked, a client needs a connection that stays open.'
   const message = `${sentence} ${advice}`
-  if (passage.method === 'tools/call') return errorResult(message)
-  return refuse(passage, new ProtocolError(ProtocolErrorCode.InternalError, message))
+  if (intercepted.method === 'tools/call') return errorResult(message)
+  return refuse(intercepted, new ProtocolError(ProtocolErrorCode.InternalError, message))
 }

@@ -19,7 +19,7 @@ import {
   type TaskTerms,
 } from '../tool/target.ts'
 import type { CallbackOptions, Definition, SdkContext } from './definition.ts'
-import type { Passage } from './passage.ts'
+import type { Intercepted } from './intercept.ts'
 import type { TaskTool } from './task-tools.ts'
 
 export interface SdkTarget extends Target {
@@ -30,7 +30,7 @@ export interface SdkTarget extends Target {
 /** The last parameter is what the official server passed before the context: arguments, or a URI and its variables. */
 export function requestTarget(
   definition: Definition,
-  { request: { params } }: Passage,
+  { request: { params } }: Intercepted,
   sdk: ServerContext,
   [first = {}, matched]: readonly unknown[],
 ): SdkTarget {

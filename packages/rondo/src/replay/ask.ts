@@ -75,7 +75,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
       take: (answer, at) => take(run, key, question, digest, answer, at, resolve),
     }
     if (!takeName(run, key, question.kind, digest, question.schema)) return
-    const kept = run.record.takeKept(key)
+    const kept = run.record.takeEarly(key)
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     if (found) run.record.invalidate(key)

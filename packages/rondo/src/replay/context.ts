@@ -154,8 +154,8 @@ class RunContext implements Context {
   readonly status: Context['status'] = (message) => {
     const { background } = this.#run
     this.#run.trace?.status?.(message)
-    if (isNews(this.#run)) background.tell(message)
-    else background.told?.()
+    if (isNews(this.#run)) background.setStatus(message)
+    else background.statusWasSet?.()
   }
 
   readonly now: Context['now'] = () => this.#run.turn.now()

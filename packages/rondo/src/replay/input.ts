@@ -164,9 +164,9 @@ export interface Background {
   /** This run can leave its request and continue as a task. */
   readonly possible: boolean
   /** Sets the status message of the task. */
-  tell(message: string): void
+  setStatus(message: string): void
   /** The handler set a status message in an earlier run. */
-  told?(): void
+  statusWasSet?(): void
   /** A step or an effect begins. */
   begins?(kind: 'step' | 'effect', key: string): void
   /** The handler called `ctx.background()`, which is not possible. */
@@ -176,7 +176,7 @@ export interface Background {
 }
 
 /** A run that has no task and cannot become one. */
-export const FOREGROUND: Background = { possible: false, tell: () => {} }
+export const FOREGROUND: Background = { possible: false, setStatus: () => {} }
 export const CAN_LEAVE: Background = { ...FOREGROUND, possible: true }
 
 /** The error of an operation that only a task can do. `why` says what stands in the way. */

@@ -103,7 +103,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     if (run.record.noteMisfit(key, problem) <= run.limits.maxReasks) show()
   }
   const begin = (): void => {
-    const kept = run.record.takeKept(key)
+    const kept = run.record.takeEarly(key)
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) {
       run.tally.replayed += 1

@@ -35,7 +35,7 @@ export async function verify(
     publish: undefined,
     withdraw: undefined,
     line: SILENT,
-    background: { ...input.background, tell: () => {} },
+    background: { ...input.background, setStatus: () => {} },
     frozen: true,
     trace: input.trace?.reword && { called: () => {}, keyed: () => {}, reword: input.trace.reword },
     observed: undefined,

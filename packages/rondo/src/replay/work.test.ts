@@ -290,7 +290,7 @@ describe('ctx.background', () => {
   })
 
   it('leaves in the first round: unlike an effect, it does not need a client that holds a state', async () => {
-    const leaving = { input: { background: { possible: true, tell: () => {} } } }
+    const leaving = { input: { background: { possible: true, setStatus: () => {} } } }
     expect((await replayFlow(handler).round(undefined, leaving)).ending).toEqual({ kind: 'background' })
   })
 
@@ -299,7 +299,7 @@ describe('ctx.background', () => {
     const flow = replayFlow((ctx) =>
       Promise.all([ctx.background(), ctx.step('s', () => gate.promise.then(() => 1))]),
     )
-    const round = flow.round(undefined, { input: { background: { possible: true, tell: () => {} } } })
+    const round = flow.round(undefined, { input: { background: { possible: true, setStatus: () => {} } } })
     gate.resolve()
     const { ending, journal } = await round
     expect(ending.kind).toBe('background')

@@ -49,7 +49,7 @@ export interface Fleet {
   /** Resolves when the news are durable. Rejects if the store fails. */
   tell(news: News): Promise<void>
   /** The same for news that may get lost: a failure is logged. */
-  mention(news: News): void
+  announce(news: News): void
   onNews(listener: OnNews): void
 }
 
@@ -93,8 +93,8 @@ export function createFleet(
   const tell = (news: News): Promise<void> => {
     if (!subscription) return Promise.resolve()
     const json = JSON.stringify(news)
-    const told = pending.get(json)
-    if (told) return told
+    const known = pending.get(json)
+    if (known) return known
     const telling = Promise.resolve(host.keys.ready())
       .then(() => sealEnvelope(host.keys.ring, place, JSON.stringify({ from: self, news })).token)
       .then((token) => {
@@ -110,7 +110,7 @@ export function createFleet(
   return {
     records,
     tell,
-    mention: (news) =>
+    announce: (news) =>
       void tell(news).catch((error) => warn('Other instances could not be told of a change', error)),
     onNews: (listener) => void listeners.push(listener),
     start() {
@@ -150,7 +150,7 @@ export function shareChanges(local: ChangeBus, fleet: Fleet | undefined): Change
   return {
     publish(change) {
       local.publish(change)
-      fleet.mention({ kind: 'change', change })
+      fleet.announce({ kind: 'change', change })
     },
     subscribe: local.subscribe,
   }

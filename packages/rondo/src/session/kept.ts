@@ -44,7 +44,7 @@ export interface CallRecord {
   /** The task whose questions these are. */
   readonly task?: string
   readonly claims?: string
-  readonly told?: number
+  readonly progress?: number
   readonly due?: number
   /** True once the holder has what it needs and runs the handler. */
   readonly started?: boolean
@@ -232,7 +232,7 @@ export function createKeptCalls(
             holder: tag,
             task,
             claims: kept && encodeClaims(kept.claims),
-            told: kept?.told,
+            progress: kept?.progress,
             due: kept?.due,
             started: kept !== undefined && questions.length === 0,
             until,
@@ -273,7 +273,7 @@ export function createKeptCalls(
           later(stored)
           try {
             const outcome = await stored
-            if (outcome === 'stored') fleet.mention({ kind: 'call', call: stream })
+            if (outcome === 'stored') fleet.announce({ kind: 'call', call: stream })
             // A record that expired while the handler ran says nothing about other instances.
             return outcome !== 'unchanged' || (await find(session, stream)) === undefined
           } catch {
@@ -352,7 +352,7 @@ export function createKeptCalls(
       const outcome = await records.put(callRecord(stream), session, next, version)
       if (outcome !== 'stored') return undefined
       // Its former holder may live.
-      fleet.mention({ kind: 'call', call: stream })
+      fleet.announce({ kind: 'call', call: stream })
       return taken
     },
     async flush() {

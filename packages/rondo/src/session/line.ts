@@ -13,7 +13,7 @@
  *         a task before anything is.
  */
 
-import type { Asked, AskingLine, AskOptions, KeptCall, PortableQuestion, Resting } from '../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, PortableQuestion, Resting, StoredCall } from '../carry/push.ts'
 import { RondoError } from '../errors.ts'
 import type { PeerAnswer } from '../protocol/call.ts'
 import type { SessionDialect } from '../protocol/codec.ts'
@@ -51,7 +51,7 @@ export interface CallKeeper {
   name(count: number): readonly string[]
   /** Resolves when the call is durable. Rejects if it cannot be kept. */
   park(
-    call: { readonly kept?: KeptCall; readonly task?: string },
+    call: { readonly kept?: StoredCall; readonly task?: string },
     questions: readonly SentQuestion[],
     until: number,
   ): Promise<void>
@@ -62,7 +62,7 @@ export interface CallKeeper {
 }
 
 /** What a line needs of its session. */
-export interface Desk {
+export interface LineHost {
   /** Registers a question, whose answer goes to `take`, and returns its id. */
   expect(
     take: (answer: PeerAnswer) => void,
@@ -106,7 +106,7 @@ const METHOD_NOT_FOUND = -32601
 const REST_MS = 24 * 60 * 60_000
 
 export class SessionLine implements AskingLine {
-  readonly #desk: Desk
+  readonly #host: LineHost
   readonly #size: () => number
   readonly #keeper: CallKeeper | undefined
   readonly #channel: Channel
@@ -130,7 +130,7 @@ export class SessionLine implements AskingLine {
 
   /** `size` returns the bytes that the request keeps while it waits. */
   constructor(
-    desk: Desk,
+    host: LineHost,
     channel: Channel,
     dialect: Pick<SessionDialect, 'encodeRequest'>,
     size: () => number = () => 0,
@@ -138,7 +138,7 @@ export class SessionLine implements AskingLine {
   ) {
     this.#size = size
     this.#keeper = keeper
-    this.#desk = desk
+    this.#host = host
     this.#channel = channel
     this.#dialect = dialect
   }
@@ -148,7 +148,7 @@ export class SessionLine implements AskingLine {
   }
 
   get portable(): boolean {
-    return this.#desk.portable
+    return this.#host.portable
   }
 
   get durable(): boolean {
@@ -198,11 +198,11 @@ export class SessionLine implements AskingLine {
     if (recalled && isSame(questions, recalled.questions))
       return this.askAgain(recalled.questions, recalled.answers, recalled.seen, options)
     const bytes = this.#size()
-    if (!this.#desk.park(bytes)) {
+    if (!this.#host.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
     const { timeoutMs, alive, task, trace, signal, enough, handed = {}, kept } = options
-    const now = this.#desk.now()
+    const now = this.#host.now()
     const keys = Object.keys(questions)
     const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
     const isHanded = keeper !== undefined || keys.every((key) => Object.hasOwn(handed, key))
@@ -214,7 +214,7 @@ export class SessionLine implements AskingLine {
       const held = Object.hasOwn(handed, key) ? handed[key] : undefined
       const named = ids?.[index] === undefined ? held : { id: ids[index] as string }
       const id = this.#expect(key, named)
-      const json = this.#dialect.encodeRequest(id, request, this.#desk.randomId(), { task, trace })
+      const json = this.#dialect.encodeRequest(id, request, this.#host.randomId(), { task, trace })
       if (held !== undefined) this.#handed.add(id)
       return { id, key, json: held ? held.attach(json) : json, event: (this.#channel.last ?? 0) + index + 1 }
     })
@@ -255,7 +255,7 @@ export class SessionLine implements AskingLine {
   }
 
   /** Keeps a call before its first effect, and begins its stream, so that the client has an event to resume from. */
-  async keep(kept: KeptCall): Promise<void> {
+  async keep(kept: StoredCall): Promise<void> {
     if (!this.durable || this.#closed || !this.#channel.open) return
     await this.#keeping
     this.#parking = true
@@ -276,11 +276,11 @@ export class SessionLine implements AskingLine {
     { timeoutMs, alive, enough, signal }: AskOptions,
   ): Promise<Asked> {
     const bytes = this.#size()
-    if (!this.#desk.park(bytes)) {
+    if (!this.#host.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
     const asking = new Promise<Asked>((resolve) => {
-      this.#wait({ until: this.#desk.now() + timeoutMs, bytes, handed: true, alive, resolve })
+      this.#wait({ until: this.#host.now() + timeoutMs, bytes, handed: true, alive, resolve })
     })
     this.#isKept = true
     for (const { id, key, json, event } of questions) {
@@ -303,12 +303,12 @@ export class SessionLine implements AskingLine {
   }
 
   #wait(waiting: Omit<Waiting, 'open' | 'answers' | 'nextBeatAt'>): void {
-    const nextBeatAt = this.#desk.now() + this.#desk.signMs
+    const nextBeatAt = this.#host.now() + this.#host.signMs
     this.#waiting = { ...waiting, open: new Map(), answers: Object.create(null), nextBeatAt }
   }
 
-  #expect(key: string, named: Parameters<Desk['expect']>[1]): string {
-    const id = this.#desk.expect((answer) => this.#take(id, answer), named, this.scopes)
+  #expect(key: string, named: Parameters<LineHost['expect']>[1]): string {
+    const id = this.#host.expect((answer) => this.#take(id, answer), named, this.scopes)
     this.#waiting?.open.set(id, key)
     return id
   }
@@ -324,7 +324,7 @@ export class SessionLine implements AskingLine {
   }
 
   rest(given: Resting): () => void {
-    const resting = { ...given, nextBeatAt: this.#desk.now() + this.#desk.signMs }
+    const resting = { ...given, nextBeatAt: this.#host.now() + this.#host.signMs }
     this.#resting = resting
     return () => {
       if (this.#resting === resting) this.#resting = undefined
@@ -338,7 +338,7 @@ export class SessionLine implements AskingLine {
     this.#parking = true
     const keep = async (): Promise<void> => {
       try {
-        await this.#keeper?.park({ task }, [], this.#desk.now() + REST_MS)
+        await this.#keeper?.park({ task }, [], this.#host.now() + REST_MS)
         this.#isKept = true
       } catch {
         // It waits here alone, until the next heartbeat tries again.
@@ -400,7 +400,7 @@ export class SessionLine implements AskingLine {
     }
     const current = this.#waiting ?? this.#resting
     if (this.#closed || current === undefined || now < current.nextBeatAt) return
-    current.nextBeatAt = now + this.#desk.signMs
+    current.nextBeatAt = now + this.#host.signMs
     current.alive()
   }
 
@@ -409,7 +409,7 @@ export class SessionLine implements AskingLine {
     const key = waiting?.open.get(id)
     if (waiting === undefined || key === undefined) return
     waiting.open.delete(id)
-    this.#desk.forget(id)
+    this.#host.forget(id)
     if (answer.kind === 'error') {
       const detail = `The client did not answer "${key}": ${answer.message || `error ${answer.code}`}`
       const error = new RondoError('INPUT_FAILED', detail)
@@ -424,9 +424,9 @@ export class SessionLine implements AskingLine {
     const waiting = this.#waiting
     if (waiting === undefined) return
     this.#waiting = undefined
-    this.#desk.unpark(waiting.bytes)
+    this.#host.unpark(waiting.bytes)
     for (const requestId of waiting.open.keys()) {
-      this.#desk.forget(requestId)
+      this.#host.forget(requestId)
       if (silently) continue
       const params = { requestId, reason: 'An answer is no longer needed' }
       this.#channel.send(encodeNotification('notifications/cancelled', params), false)

@@ -168,7 +168,7 @@ export function createRelays(
     peek: async (relay) => (await records.get(pieceId(relay, 0), narrowPiece))?.value,
     async read(session, stream, relay, outlet) {
       const say = (gone: boolean): void =>
-        fleet.mention({ kind: 'reader', session: session.name, stream, relay, gone })
+        fleet.announce({ kind: 'reader', session: session.name, stream, relay, gone })
       const stopSaying = every(SIGN_MS, () => say(false))
       let heardAt = Date.now()
       try {

@@ -260,7 +260,7 @@ async function run(
   const from = {
     beginning,
     answers: undefined,
-    progress: record.told,
+    progress: record.progress,
     pending: isAsked ? pending : undefined,
     methods,
   }

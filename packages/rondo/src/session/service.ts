@@ -57,7 +57,7 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
     resolveSessions(options.sessions, {
       ...host.platform,
       onError,
-      elsewhere: fleet && ((session, json) => fleet.mention({ kind: 'note', session, json })),
+      elsewhere: fleet && ((session, json) => fleet.announce({ kind: 'note', session, json })),
     }),
     changes,
     (phase, { id, facts: { protocolVersion } }) =>

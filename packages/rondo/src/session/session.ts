@@ -18,7 +18,7 @@ import { principalTag } from '../seal/state.ts'
 import type { OwnerTally } from '../serve/limits.ts'
 import { costOf } from '../serve/limits.ts'
 import type { Change } from '../serve/port.ts'
-import { type CallKeeper, type Channel, type Desk, SessionLine } from './line.ts'
+import { type CallKeeper, type Channel, type LineHost, SessionLine } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
 import { SessionStream } from './stream.ts'
 import { SessionStreams } from './streams.ts'
@@ -73,7 +73,7 @@ export function shareLimit(
   return share === owner ? Number.POSITIVE_INFINITY : perAddress
 }
 
-export class Session implements Desk {
+export class Session implements LineHost {
   readonly id: string
   /** Names the session where its id must not be: whoever knows the id can use the session. */
   readonly name: string

@@ -180,7 +180,7 @@ export function createSharedSessions(
       if (cancelling.of(share) >= MAX_CANCELS) return
       cancelling.add(share, 1)
       storeClock.idly(1_000, () => cancelling.add(share, -1))
-      fleet.mention({ kind: 'cancel', session: name, request })
+      fleet.announce({ kind: 'cancel', session: name, request })
     },
     async end(session) {
       if (!records) return forget(session)

@@ -241,7 +241,7 @@ export class SessionStream implements Channel {
   }
 }
 
-interface Kept {
+interface StoredEvent {
   readonly number: number
   /** Set if the event came with its own id. */
   readonly id?: string
@@ -253,7 +253,7 @@ export class EventLog {
   readonly #stream: string
   readonly #maxBytes: number
   readonly #budget: MemoryBudget
-  #kept: Kept[] = []
+  #kept: StoredEvent[] = []
   #bytes = 0
   #number = 0
   /** The number of the last event that was evicted although a client must not miss it. */
@@ -312,7 +312,7 @@ export class EventLog {
     this.#lost = this.#number
   }
 
-  #keep(event: Kept): string {
+  #keep(event: StoredEvent): string {
     this.#number = event.number
     if (!this.#budget.take(event.text.length)) {
       if (!event.droppable) this.#lost = event.number

@@ -15,7 +15,7 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { markAnswer, openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
-import { type KeptMessage, statusMessageOf, waitingFor } from './status.ts'
+import { type StoredMessage, statusMessageOf, waitingFor } from './status.ts'
 
 const ACKNOWLEDGED: Reply = { kind: 'complete', result: {} }
 const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
@@ -120,7 +120,7 @@ export function toTaskState(host: FlowHost, tasks: TaskHost, owner: TaskOwner, v
   const open = <T>(piece: Piece, sealed: string | undefined): T | undefined =>
     sealed === undefined ? undefined : openPiece<T>(host, tasks, { id, owner }, piece, sealed)
   const error = status === 'failed' ? (open<TaskState['error']>('error', view.error) ?? DIED) : undefined
-  const kept = quietly(() => open<KeptMessage>('message', view.message))
+  const kept = quietly(() => open<StoredMessage>('message', view.message))
   return {
     taskId: id,
     status,

@@ -4,11 +4,11 @@ import type { InputSlot } from '../../store/input-slots.ts'
 import { createTaskId, type TaskTurn } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { type Folded, openPiece, type TaskRecord } from './journal.ts'
-import { createShown, createStatusReporter, type KeptMessage } from './status.ts'
+import { createShown, createStatusReporter, type StoredMessage } from './status.ts'
 
 /** A turn whose messages are read back, and a timer that fires when the test says so. */
 async function start() {
-  const written: KeptMessage[] = []
+  const written: StoredMessage[] = []
   let due: (() => void) | undefined
   const created = createHost({
     audience: 'a',
@@ -57,13 +57,13 @@ describe('the reporter of a turn', () => {
   })
 
   it('G7 leaves the message of the author alone, also if it was set in an earlier run', async () => {
-    for (const set of ['tell', 'told'] as const) {
+    for (const set of ['setStatus', 'statusWasSet'] as const) {
       const { status, written, fire } = await start()
       status[set]?.('mine')
       status.begins?.('step', 'a')
       fire()
       status.rests('Waiting for the event "e"')
-      expect(written).toEqual(set === 'tell' ? ['mine'] : [])
+      expect(written).toEqual(set === 'setStatus' ? ['mine'] : [])
     }
   })
 

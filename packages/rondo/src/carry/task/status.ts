@@ -30,11 +30,11 @@ import {
 } from './journal.ts'
 
 /** A message as it is stored. The author's own is text. */
-export type KeptMessage = string | { readonly auto: string }
+export type StoredMessage = string | { readonly auto: string }
 
 /** What the owner of a task reads. `inputs` are the keys of the open questions. */
 export function statusMessageOf(
-  kept: KeptMessage | undefined,
+  kept: StoredMessage | undefined,
   { status, revision }: Pick<TaskView, 'status' | 'revision'>,
   inputs: readonly string[],
   error: TaskState['error'],
@@ -76,7 +76,7 @@ function shorten(message: string): string {
 const SHOWN_AFTER_MS = 500
 
 /** Reports for one turn. */
-export interface StatusReporter extends Pick<Background, 'tell' | 'told' | 'begins'> {
+export interface StatusReporter extends Pick<Background, 'setStatus' | 'statusWasSet' | 'begins'> {
   /** True if the author has reported something in this turn. */
   readonly reported: boolean
   /** The work under this key is recorded. */
@@ -98,7 +98,7 @@ export function createStatusReporter(
   let shown: string | undefined
   let stopTimer: (() => void) | undefined
 
-  const write = (message: KeptMessage): void => {
+  const write = (message: StoredMessage): void => {
     const send = async () => turn.status(sealPiece(host, turn.task, 'message', message))
     // A message that is lost changes nothing: the worker that has the task now reports the next one.
     send().catch(() => {})
@@ -128,13 +128,13 @@ export function createStatusReporter(
     get reported() {
       return reported
     },
-    tell(message) {
+    setStatus(message) {
       reported = true
       own = true
       stop()
       write(shorten(message))
     },
-    told() {
+    statusWasSet() {
       own = true
       stop()
     },

@@ -171,7 +171,7 @@ async function continueCall(
   { facts, takesTurns, principal, admit, line: lineOf }: TurnPeer,
 ): Promise<TurnOutcome> {
   const { host } = parts
-  const { requestId, target: name, args, progressToken, told: progress } = request
+  const { requestId, target: name, args, progressToken, progress } = request
   const method = claims.method as FlowMethod
   const target = parts.find(method, name)
   if (!target) throw new RondoError('REPLAY_DIVERGED', `"${name}" is no longer declared.`)
@@ -231,7 +231,7 @@ function toRequest({ host }: Parts, call: FlowCall, progress: number | undefined
     target: call.target,
     args: call.args,
     ...(call.progressToken === undefined ? {} : { progressToken: call.progressToken }),
-    ...(progress === undefined ? {} : { told: progress }),
+    ...(progress === undefined ? {} : { progress }),
   }
 }
 

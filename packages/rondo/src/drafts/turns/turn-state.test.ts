@@ -99,7 +99,7 @@ describe('a state that does not come back with its request', () => {
   })
 
   it('keeps the progress token and the last progress', async () => {
-    const extension = { ...turn, progressToken: 'p', told: 0.5 }
+    const extension = { ...turn, progressToken: 'p', progress: 0.5 }
     const opened = await open({ ...turnClaims, extension }, expectedTurnFor(turnClaims))
     expect(opened).toMatchObject({ kind: 'open', request: extension })
   })

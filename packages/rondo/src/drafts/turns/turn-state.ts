@@ -50,7 +50,7 @@ export interface TurnClaims {
   readonly args: Readonly<Record<string, unknown>>
   readonly progressToken?: string | number
   /** The last progress that was reported under that token. */
-  readonly told?: number
+  readonly progress?: number
   /** The questions of the turn in the order in which they went out; those of `asked` are among them. */
   readonly keys: readonly string[]
 }
@@ -103,10 +103,10 @@ export async function openTurn(
 /** Undefined for the extension of a state that is not a turn's. */
 function readTurnClaims(value: unknown): TurnClaims | undefined {
   if (!isRecord(value)) return undefined
-  const { id, requestId, target, args, progressToken, told, keys } = value
+  const { id, requestId, target, args, progressToken, progress, keys } = value
   if (!isText(id) || !isRequestId(requestId) || !isText(target) || !isRecord(args)) return undefined
   if (progressToken !== undefined && !isRequestId(progressToken)) return undefined
-  if (told !== undefined && !Number.isFinite(told)) return undefined
+  if (progress !== undefined && !Number.isFinite(progress)) return undefined
   if (!Array.isArray(keys) || !keys.every(isText)) return undefined
   return {
     id,
@@ -114,7 +114,7 @@ function readTurnClaims(value: unknown): TurnClaims | undefined {
     target,
     args,
     ...(progressToken === undefined ? {} : { progressToken }),
-    ...(told === undefined ? {} : { told: told as number }),
+    ...(progress === undefined ? {} : { progress: progress as number }),
     keys,
   }
 }

@@ -146,7 +146,7 @@ async function patiently<T>({ pool, ready }: PostgresDatabase, body: (run: Run) 
     try {
       return await pool.transaction(body)
     } catch (error) {
-      if (!pool.mayRetry(error) || !pool.isPatient(since)) throw toStoreError(error)
+      if (!pool.mayRetry(error) || !pool.mayStillRetry(since)) throw toStoreError(error)
       await new Promise((resolve) => setTimeout(resolve, pause(tries)))
     }
   }

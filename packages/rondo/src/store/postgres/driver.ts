@@ -65,7 +65,7 @@ export interface ResilientPool {
   /** The error of statements that were waiting when the pool was ended; undefined before. */
   closed(): Error | undefined
   /** Whether a statement that is due since then may still be retried. */
-  isPatient(since: number): boolean
+  mayStillRetry(since: number): boolean
   /** Runs `body` in a transaction on one connection. Not retried. */
   transaction<T>(
     body: (query: (text: string, values?: unknown[]) => Promise<PgRow[]>) => Promise<T>,
@@ -111,7 +111,7 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
     }
   }
   const mayRetry = (error: unknown) => !ended && isTransient(error)
-  const isPatient = (since: number) => performance.now() <= since + options.retryMs
+  const mayStillRetry = (since: number) => performance.now() <= since + options.retryMs
   const longRunning = new Set<PgClient>()
   const drop = (client: PgClient, destroy: boolean) => {
     if (longRunning.delete(client)) client.release(destroy)
@@ -131,14 +131,14 @@ export function createResilientPool(options: PoolOptions): ResilientPool {
           return { rows: await attempt(text, values), retried: tries > 0 }
         } catch (error) {
           if (!mayRetry(error)) throw error
-          if (!isPatient(since)) throw toStoreError(error)
+          if (!mayStillRetry(since)) throw toStoreError(error)
           await new Promise((resolve) => setTimeout(resolve, pause(tries)))
         }
       }
     },
     attempt,
     mayRetry,
-    isPatient,
+    mayStillRetry,
     closed: () => (ended ? closedWhileWaiting() : undefined),
     async transaction(body) {
       const connecting = (await open()).connect()

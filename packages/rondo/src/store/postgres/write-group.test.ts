@@ -144,7 +144,7 @@ describePostgres('PostgreSQL: writes in groups', () => {
   })
 
   describe('the fence', () => {
-    /** Settles 20 tasks in one moment, of which every third was taken over. Returns what the callers were told. */
+    /** Settles 20 tasks in one moment, of which every third was taken over. Returns the outcome of each caller. */
     const settleAll = async (writer: Store) => {
       const fences = await claimMany(20)
       const lost = fences.filter((_, i) => i % 3 === 0)
@@ -152,28 +152,28 @@ describePostgres('PostgreSQL: writes in groups', () => {
         `UPDATE ${schema}.task SET due_at = 0 WHERE id IN (${lost.map(({ id }) => `'${id}'`).join()})`,
       )
       expect(await store.tasks.claim('another', LEASE, 100)).toHaveLength(lost.length)
-      const told = await Promise.all(
+      const outcomes = await Promise.all(
         fences.map((fence) => writer.tasks.settle(fence, { kind: 'complete', result: fence.id })),
       )
       const views = await Promise.all(fences.map(({ id }) => store.tasks.get(id, alice)))
       return {
-        told,
+        outcomes,
         statuses: views.map((view) => view?.status),
         lost: fences.map((one) => lost.includes(one)),
       }
     }
 
-    it('P16 is checked for each row, and each caller is told its own outcome', async () => {
-      const { told, statuses, lost } = await settleAll(store)
-      expect(told).toEqual(lost.map((is) => !is))
+    it('P16 is checked for each row, and each caller receives its own outcome', async () => {
+      const { outcomes, statuses, lost } = await settleAll(store)
+      expect(outcomes).toEqual(lost.map((is) => !is))
       expect(statuses).toEqual(lost.map((is) => (is ? 'working' : 'completed')))
     })
 
     it('P16 control: without it, a group changes tasks that others hold', async () => {
       const unfenced = openUnfenced(database.address)
       ends.push(() => unfenced.close())
-      const { told, statuses } = await settleAll(unfenced)
-      expect(told).toEqual(Array(20).fill(true))
+      const { outcomes, statuses } = await settleAll(unfenced)
+      expect(outcomes).toEqual(Array(20).fill(true))
       expect(statuses).toEqual(Array(20).fill('completed'))
     })
   })
@@ -183,11 +183,11 @@ describePostgres('PostgreSQL: writes in groups', () => {
       const { store: seen, sent } = openThrough()
       const fences = await claimMany(64, seen)
       sent.length = 0
-      const told = await Promise.allSettled(
+      const outcomes = await Promise.allSettled(
         fences.map((fence, i) => seen.tasks.append(fence, 0, [i === 40 ? 'bad \0 text' : `entry ${i}`])),
       )
-      expect(told.map(({ status }) => status === 'rejected')).toEqual(fences.map((_, i) => i === 40))
-      expect(told[40]).toMatchObject({ reason: { code: 'STORE_UNAVAILABLE' } })
+      expect(outcomes.map(({ status }) => status === 'rejected')).toEqual(fences.map((_, i) => i === 40))
+      expect(outcomes[40]).toMatchObject({ reason: { code: 'STORE_UNAVAILABLE' } })
       expect(sent.length).toBeLessThan(20)
       const journals = await Promise.all(fences.map(entriesOf))
       expect(journals).toEqual(fences.map((_, i) => (i === 40 ? [] : [`entry ${i}`])))
@@ -195,8 +195,8 @@ describePostgres('PostgreSQL: writes in groups', () => {
 
     it('fails alone among creations', async () => {
       const tasks = Array.from({ length: 20 }, (_, i) => newTask(i === 7 ? { pollMs: 2 ** 40 } : {}))
-      const told = await Promise.allSettled(tasks.map((task) => store.tasks.create(task, 100)))
-      expect(told.map(({ status }) => status === 'rejected')).toEqual(tasks.map((_, i) => i === 7))
+      const outcomes = await Promise.allSettled(tasks.map((task) => store.tasks.create(task, 100)))
+      expect(outcomes.map(({ status }) => status === 'rejected')).toEqual(tasks.map((_, i) => i === 7))
       expect(await store.tasks.claim('worker', LEASE, 100)).toHaveLength(19)
     })
 
@@ -204,8 +204,10 @@ describePostgres('PostgreSQL: writes in groups', () => {
       const fences = await claimMany(10)
       const [first] = fences
       if (first) await store.tasks.append(first, 0, ['mine'])
-      const told = await Promise.allSettled(fences.map((fence) => store.tasks.append(fence, 0, ['theirs'])))
-      expect(told.map(({ status }) => status)).toEqual(['rejected', ...Array(9).fill('fulfilled')])
+      const outcomes = await Promise.allSettled(
+        fences.map((fence) => store.tasks.append(fence, 0, ['theirs'])),
+      )
+      expect(outcomes.map(({ status }) => status)).toEqual(['rejected', ...Array(9).fill('fulfilled')])
       expect(first && (await entriesOf(first))).toEqual(['mine'])
     })
   })
@@ -237,7 +239,7 @@ describePostgres('PostgreSQL: writes in groups', () => {
             when,
           )
           const fences = await claimMany(30, lossy)
-          const told = await Promise.all(
+          const outcomes = await Promise.all(
             fences.map(async (one) => {
               const [fence, kind] = write(one)
               if (kind === 'append') return lossy.tasks.append(fence, 0, ['once'])
@@ -246,7 +248,7 @@ describePostgres('PostgreSQL: writes in groups', () => {
             }),
           )
           expect(lost()).toBe(1)
-          expect(told).toEqual(Array(30).fill(true))
+          expect(outcomes).toEqual(Array(30).fill(true))
           const rows = await ask(
             `SELECT revision, status FROM ${schema}.task WHERE id IN (${fences
               .map(({ id }) => `'${id}'`)
@@ -266,9 +268,9 @@ describePostgres('PostgreSQL: writes in groups', () => {
       const { store: lossy, lost } = losing(isMany('made AS'), 'after')
       const taker = { worker: 'taker', leaseMs: LEASE }
       const tasks = Array.from({ length: 30 }, () => newTask({ journal: ['before'] }))
-      const told = await Promise.all(tasks.map((task) => lossy.tasks.create(task, 100, taker)))
+      const outcomes = await Promise.all(tasks.map((task) => lossy.tasks.create(task, 100, taker)))
       expect(lost()).toBe(1)
-      expect(told.map((one) => one.kind === 'created' && one.lease?.fence)).toEqual(
+      expect(outcomes.map((one) => one.kind === 'created' && one.lease?.fence)).toEqual(
         tasks.map(({ id }) => ({ id, epoch: 1 })),
       )
       expect(await store.tasks.claim('another', LEASE, 100)).toEqual([])
@@ -293,8 +295,8 @@ describePostgres('PostgreSQL: writes in groups', () => {
           IF nextval('${schema}.strokes') = 15 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
           RETURN NEW; END $$;
         CREATE TRIGGER strike BEFORE INSERT ON ${schema}.journal FOR EACH ROW EXECUTE FUNCTION ${schema}.strike()`)
-      const told = await Promise.all(fences.map((fence) => store.tasks.append(fence, 0, ['once'])))
-      expect(told).toEqual(Array(30).fill(true))
+      const outcomes = await Promise.all(fences.map((fence) => store.tasks.append(fence, 0, ['once'])))
+      expect(outcomes).toEqual(Array(30).fill(true))
       for (const fence of fences) expect(await entriesOf(fence)).toEqual(['once'])
       const [{ last }] = (await ask(`SELECT last_value::int AS last FROM ${schema}.strokes`)) as [
         { last: number },
@@ -309,8 +311,8 @@ describePostgres('PostgreSQL: writes in groups', () => {
       })
       const fences = await claimMany(600, cut)
       down = true
-      const told = await Promise.allSettled(fences.map((fence) => cut.tasks.status(fence, 'm')))
-      const codes = told.map((one) => one.status === 'rejected' && one.reason.code)
+      const outcomes = await Promise.allSettled(fences.map((fence) => cut.tasks.status(fence, 'm')))
+      const codes = outcomes.map((one) => one.status === 'rejected' && one.reason.code)
       expect(codes).toEqual(Array(600).fill('STORE_UNAVAILABLE'))
     })
   })
@@ -323,9 +325,9 @@ describePostgres('PostgreSQL: writes in groups', () => {
       await other.query(`SELECT 1 FROM ${schema}.task WHERE id = $1 FOR UPDATE`, [fences[4]?.id])
       const done = new Set<number>()
       const all = fences.map(async (fence, i) => {
-        const told = await store.tasks.settle(fence, { kind: 'complete', result: 'done' })
+        const outcomes = await store.tasks.settle(fence, { kind: 'complete', result: 'done' })
         done.add(i)
-        return told
+        return outcomes
       })
       await until('the neighbours', () => done.size === 9)
       expect(done.has(4)).toBe(false)
@@ -346,8 +348,11 @@ describePostgres('PostgreSQL: writes in groups', () => {
         await Promise.all(leases.map(({ fence }) => store.tasks.park(fence, openSlots([], inputs('a', 'b')))))
         const give = (by: Store, key: string) => (task: (typeof tasks)[number]) =>
           by.tasks.deliver(task.id, task.owner, answers({ [key]: '1' }))
-        const told = await Promise.all([...tasks.map(give(store, 'a')), ...reversed.map(give(other, 'b'))])
-        expect(told.filter(({ kind }) => kind === 'resumed')).toHaveLength(20)
+        const outcomes = await Promise.all([
+          ...tasks.map(give(store, 'a')),
+          ...reversed.map(give(other, 'b')),
+        ])
+        expect(outcomes.filter(({ kind }) => kind === 'resumed')).toHaveLength(20)
         const again = await other.tasks.claim('worker', LEASE, 100)
         await Promise.all(
           again.map(({ fence }) => other.tasks.settle(fence, { kind: 'complete', result: 'r' })),
@@ -418,8 +423,10 @@ describePostgres('PostgreSQL: writes in groups', () => {
   it('keeps the changes of one task apart, and in order', async () => {
     const [fence] = await claimMany(1)
     if (fence === undefined) throw new Error('no task')
-    const told = await Promise.all(Array.from({ length: 20 }, (_, i) => store.tasks.status(fence, `${i}`)))
-    expect(told).toEqual(Array(20).fill(true))
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => store.tasks.status(fence, `${i}`)),
+    )
+    expect(outcomes).toEqual(Array(20).fill(true))
     expect(await store.tasks.get(fence.id, alice)).toMatchObject({ revision: 21 })
   })
 
@@ -475,10 +482,10 @@ describePostgres('PostgreSQL: writes in groups', () => {
     const settled = Promise.allSettled(writes)
     await writes[0]
     await store.close()
-    const told = await settled
+    const outcomes = await settled
     const kept = new Set((await ask(`SELECT task FROM ${schema}.journal`)).map(({ task }) => task as string))
     expect(kept.size).toBeGreaterThan(0)
-    for (const [i, one] of told.entries()) {
+    for (const [i, one] of outcomes.entries()) {
       if (one.status === 'fulfilled') expect(kept.has(fences[i]?.id ?? '')).toBe(true)
       else expect(String(one.reason)).toMatch(/STORE_UNAVAILABLE|closed/)
     }

@@ -120,8 +120,8 @@ export function createWriteGroup(
       if (!pool.mayRetry(error)) return divide(items, tries)
       await new Promise((resolve) => setTimeout(resolve, pause(tries)))
       for (const item of items) item.retried = true
-      const patient = items.filter((item) => pool.isPatient(item.since) || item.reject(toStoreError(error)))
-      return send(patient, tries + 1)
+      const left = items.filter((item) => pool.mayStillRetry(item.since) || item.reject(toStoreError(error)))
+      return send(left, tries + 1)
     }
     const found = new Map(rows.map((row) => [Number(row.at), row]))
     items.forEach((item, i) => {

@@ -1,7 +1,7 @@
 import { McpServer } from '@modelcontextprotocol/server'
 import { describe, expect, it } from 'vitest'
+import { interceptedOf, mount } from './intercept.ts'
 import { createRondo } from './mount.ts'
-import { mount, passageOf } from './passage.ts'
 
 const create = (options?: ConstructorParameters<typeof McpServer>[1]) =>
   new McpServer({ name: 'mounted', version: '1.0.0' }, options)
@@ -69,7 +69,7 @@ describe('a callback', () => {
     })
     await expect(callback({ mcpReq: {} } as never)).rejects.toThrow(/rondo\.mount\(new McpServer/)
     expect(ran).toBe(false)
-    expect(() => passageOf({ mcpReq: {} } as never)).toThrow(TypeError)
+    expect(() => interceptedOf({ mcpReq: {} } as never)).toThrow(TypeError)
   })
 })
 

@@ -1,12 +1,12 @@
 /**
- * Passes to our callbacks what the official server does not tell them: which tool was called, with which arguments, on
- * which server. A state is bound to all of it, so a `Passage` with the request travels beside the official context.
+ * Passes to our callbacks the facts that the official server leaves out: which tool was called, with which arguments, on
+ * which server. A state is bound to all of it, so the intercepted request travels beside the official context.
  *
  * Wrapping: requests pass through our handler before the official one, whose check of states comes later. The official
  * handlers are in a map that is not public. If it is missing, handlers are wrapped as they are set, and a server that
  * already has some is refused.
  * Ending: the official server turns what a tool throws into a result and rejects results of other kinds. What must reach
- * the client unchanged is left on the passage, and ends the request outside of the official `catch`.
+ * the client unchanged is left on the intercepted request, and ends the request outside of the official `catch`.
  * Recognising: a request is for a callback of ours only if the function that the official server is about to run was made
  * from one. A name, a prefix or a shape proves nothing.
  */
@@ -17,7 +17,7 @@ import type { FlowMethod } from '../protocol/call.ts'
 import { validateStandard } from '../tool/schema/standard.ts'
 import type { RequestReading, ScopeChallenge } from './scope.ts'
 
-const PASSAGE: unique symbol = Symbol('rondo.passage')
+const INTERCEPTED: unique symbol = Symbol('rondo.intercepted')
 const METHODS: readonly FlowMethod[] = ['tools/call', 'prompts/get', 'resources/read']
 const REGISTERING = ['registerTool', 'registerPrompt', 'registerResource'] as const
 
@@ -31,7 +31,7 @@ interface FlowRequest {
 }
 
 /** One request on its way to a callback. */
-export interface Passage {
+export interface Intercepted {
   readonly server: McpServer['server']
   readonly method: FlowMethod
   readonly request: FlowRequest
@@ -110,14 +110,14 @@ export function mount<S extends McpServer>(server: S): S {
 
 /** True if the callback that a request is about to reach is one of ours. */
 export function isForUs(ctx: ServerContext): boolean {
-  const { [PASSAGE]: passage } = ctx as { [PASSAGE]?: Passage }
-  const registered = passage && findRegistered(passage)
+  const { [INTERCEPTED]: intercepted } = ctx as { [INTERCEPTED]?: Intercepted }
+  const registered = intercepted && findRegistered(intercepted)
   const run = registered && runOf(registered)
   return run !== undefined && runs.has(run)
 }
 
 /** Finds the registration for a request as the official server does. */
-function findRegistered({ registry = {}, method, request: { params } }: Passage): Registered | undefined {
+function findRegistered({ registry = {}, method, request: { params } }: Intercepted): Registered | undefined {
   const { name = '', uri = '' } = params
   if (method === 'tools/call') return registry._registeredTools?.[name]
   if (method === 'prompts/get') return registry._registeredPrompts?.[name]
@@ -198,9 +198,9 @@ function withOwn(
   }
 }
 
-export function passageOf(ctx: ServerContext): Passage {
-  const { [PASSAGE]: passage } = ctx as { [PASSAGE]?: Passage }
-  if (passage) return passage
+export function interceptedOf(ctx: ServerContext): Intercepted {
+  const { [INTERCEPTED]: intercepted } = ctx as { [INTERCEPTED]?: Intercepted }
+  if (intercepted) return intercepted
   throw misuse(
     'Rondo is not mounted on this server: const server = rondo.mount(new McpServer({ name, version }))',
   )
@@ -244,16 +244,16 @@ function passing(
   registry?: Registry,
 ): Handler {
   return async (request, ctx) => {
-    const passage: Passage = { server, method, request, registry }
+    const intercepted: Intercepted = { server, method, request, registry }
     try {
-      const result = await handler(request, Object.assign({ ...ctx }, { [PASSAGE]: passage }))
-      if (passage.ending === undefined) return result
+      const result = await handler(request, Object.assign({ ...ctx }, { [INTERCEPTED]: intercepted }))
+      if (intercepted.ending === undefined) return result
     } catch (error) {
-      if (passage.ending === undefined) {
-        passage.refused?.(error)
+      if (intercepted.ending === undefined) {
+        intercepted.refused?.(error)
         throw error
       }
     }
-    return passage.ending()
+    return intercepted.ending()
   }
 }
