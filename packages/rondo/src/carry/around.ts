@@ -57,7 +57,7 @@ export interface CallStep {
 /** An ending that is no reply. */
 export const PENDING: CallReply = { kind: 'pending' }
 
-/** How a call ends, as a reply that the steps see, and the other way round. */
+/** Converts the end of a call to the reply that the steps see, and back. */
 interface EndingForm<E> {
   readonly toReply: (ending: E) => CallReply
   readonly fromReply: (reply: Reply) => E

@@ -108,7 +108,7 @@ export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 't
 /** A request on its way into a round. */
 export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
 
-/** What a round begins with: what was kept before, or an empty journal. */
+/** The beginning of a round: the journal that was kept before, or an empty one. */
 export interface Beginning {
   readonly flow: string
   readonly round: number
@@ -169,8 +169,8 @@ export function solicited(
   return wanted as InputResponses
 }
 
-// Whether a call may leave its request and continue as a task, and what to say where it may not: to an operation that only
-// a task can do, and to a sleep. A short sleep waits within the request, a longer one leaves it; tasks park instead
+// Decides whether a call may leave its request and continue as a task, and explains where it may not: to an operation that
+// only a task can do, and to a sleep. A short sleep waits within the request, a longer one leaves it; tasks park instead
 // (`task/turn.ts`). Nothing after a refused operation runs.
 
 /**
@@ -200,7 +200,7 @@ export function whyNoTask({ host, call, target }: Round, what: string): RondoErr
   return new RondoError('PEER_CAPABILITY', detail, { data })
 }
 
-/** What a sleep may do in a request. */
+/** Returns the rules for sleeps in a request. */
 export function sleepingIn(round: Round): Sleeping {
   const { host } = round
   const beyond = taskHostFor(round) ? 'leave' : whyNoSleep(round)

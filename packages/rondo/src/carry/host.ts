@@ -1,5 +1,5 @@
 /**
- * What every carrier needs of the server it runs in: keys, limits, a clock, the log, the store, and when to move a call to
+ * The server as every carrier needs it: keys, limits, a clock, the log, the store, and when to move a call to
  * another instance. Types only; `serve/host.ts` creates the host.
  */
 
@@ -35,11 +35,11 @@ export interface FlowLimits extends ReplayLimits, StoredLimits {
   readonly promoteRounds: number
   /** Rounds of one flow that may be spent on moving it to another instance. */
   readonly maxMoves: number
-  /** How long a client may take to return the answers of one round. */
+  /** The time that a client has to return the answers of one round. */
   readonly roundTtlMs: number
-  /** How long a request may wait for `ctx.sleep`. A call with a longer sleep continues as a task. */
+  /** The time that a request may wait for `ctx.sleep`. A call with a longer sleep continues as a task. */
   readonly maxInlineSleepMs: number
-  /** How long a flow may live from its first request on. */
+  /** The lifetime of a flow from its first request on. */
   readonly flowTtlMs: number
   /** Bytes of states that one instance remembers for clients that do not echo them. */
   readonly maxRememberedBytes: number
@@ -67,7 +67,7 @@ export interface StateCarrier {
   keep(host: StateHost, claims: Claims, name?: string): SealedState | Promise<SealedState>
 }
 
-/** What opening and keeping a state needs of the host. */
+/** The part of the host that opens and keeps states. */
 export interface StateHost {
   readonly audience: string
   readonly keys: { readonly ring: KeyRing }
@@ -78,11 +78,11 @@ export type OpenedStored = OpenedState | { readonly kind: 'refused'; readonly re
 
 export interface TaskHost {
   readonly engine: TaskEngine
-  /** How long a task lives from its creation on, unless its tool says otherwise. */
+  /** The lifetime of a task from its creation on, unless its tool has its own. */
   readonly ttlMs: number
-  /** How long a task may live because it waits: for a time, or for something with a time limit. */
+  /** The longest lifetime of a task that waits: for a time, or for something with a time limit. */
   readonly maxTtlMs: number
-  /** How often a client should poll, unless the tool says otherwise. */
+  /** The interval at which a client should poll, unless the tool has its own. */
   readonly pollMs: number
   /** Bytes of one sealed piece. */
   readonly maxPieceBytes: number
@@ -145,13 +145,13 @@ export interface FlowHost {
   onDrain(listener: () => void): () => void
   /** True while this instance should shed load. */
   overloaded(): boolean
-  /** How long one round may run before the call moves at its next step. */
+  /** A round that has run this long moves its call at the next step. */
   readonly maxRoundMs: number
-  /** How states are kept between rounds: sealed, unless the service migrates from a store. */
+  /** Keeps states between rounds: sealed, unless the service migrates from a store. */
   readonly states: StateCarrier
   /** For calls that outlive their requests. Absent without a store. */
   readonly tasks?: TaskHost
-  /** How the store does, seen from outside. */
+  /** The health of the store, as requests experience it. */
   readonly storeWatch?: {
     /** An operation has been waiting for longer than a healthy store takes. */
     isStuck(): boolean
@@ -160,7 +160,7 @@ export interface FlowHost {
     /** Whether the log has already said that the store fails. If not, the caller says so, in its own line. */
     isSaid(): boolean
   }
-  /** How long a worker without a heartbeat keeps its leases in the store. */
+  /** The time for which a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */
   readonly store?: Pick<Store, 'once' | 'blobs'>

@@ -42,7 +42,7 @@ import { beginAtOnce, continueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
 
 export interface AskOptions {
-  /** How long to wait for the answers. */
+  /** The time to wait for the answers. */
   readonly timeoutMs: number
   /** Called from time to time while the call waits. */
   alive(): void
@@ -56,7 +56,7 @@ export interface AskOptions {
   readonly enough?: AbortSignal
   /** Fires when no answer is needed any more; asking then ends as refused. */
   readonly signal?: AbortSignal
-  /** What another instance needs to continue the call, should this one die. */
+  /** The call as another instance needs it, should this one die. */
   readonly kept?: StoredCall
 }
 
@@ -119,7 +119,7 @@ export interface Resting {
   readonly task?: string
 }
 
-/** What the next run starts from, what to ask before it, or how the call ends. */
+/** The next run, the questions to ask before it, or the end of the call. */
 type Next = NextRun | Parked | { readonly kind: 'end'; readonly reply: Reply }
 
 /** A call that waits for answers. It does not refer to the arguments, which may be large, nor to the run that asks. */
@@ -138,7 +138,7 @@ interface NextRun {
   readonly answers?: FlowCall['inputResponses']
   /** When the answers arrived, if not now. */
   readonly arrivedAt?: number
-  /** What the client can do, as far as is known by now. */
+  /** The client's capabilities, without those that it turned out to lack. */
   readonly capabilities: ClientCapabilities
 }
 
@@ -310,7 +310,7 @@ function withoutArguments(round: PushedRound): PushedRound {
 const WAITING = 'Waiting for an answer'
 
 interface AskedFor {
-  /** What the next run starts from. */
+  /** The beginning of the next run. */
   readonly beginning: Beginning
   /** The methods of the questions, by key. */
   readonly methods: Readonly<Record<string, InputRequests[string]['method']>>
@@ -342,7 +342,7 @@ function timeLimit({ platform }: FlowHost, { report: { ending } }: Pause): TimeL
   return dues.length === 0 ? undefined : limitAt(platform, Math.min(...dues))
 }
 
-/** The same for a time that is known. */
+/** Returns the time limit that ends at `due`, ms since the epoch. */
 export function limitAt(platform: FlowHost['platform'], due: number): TimeLimit {
   const enough = new AbortController()
   let cancel = (): void => {}

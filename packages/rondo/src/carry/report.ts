@@ -1,6 +1,6 @@
 /**
- * What others learn of a request besides its reply: the operator a line for each round, faults and warnings; telemetry, if
- * there is any, how it went; the client what a failure was.
+ * Reports a request beyond its reply: a log line for each round, faults and warnings for the operator, the outcome for
+ * telemetry, and the error for the client.
  */
 
 import { type ErrorCode, isStoreFault, RondoError, ToolError } from '../errors.ts'
@@ -18,13 +18,13 @@ import type { Target } from '../tool/target.ts'
 import { placeOf, type Round, type RoundRequest, subjectOf } from './carrier.ts'
 import type { FlowHost } from './host.ts'
 
-/** What the log says about the end of a round. */
+/** The facts about the end of a round that are logged. */
 export type RoundFacts = Pick<
   RoundEvent,
   'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
 >
 
-/** How the last turn of a task ended, until the store has kept that. */
+/** The end of a task's last turn, until it is in the store. */
 const ends = new WeakMap<TaskHead, Pick<RoundFacts, 'outcome' | 'code'>>()
 
 export function noteEnd(task: TaskHead, { outcome, code }: Pick<RoundFacts, 'outcome' | 'code'>): void {
@@ -97,7 +97,7 @@ export function observeRound(round: Round): Observed | undefined {
   return round.host.observer?.begin?.(roundOperation(round))
 }
 
-/** How telemetry sees a round that failed. */
+/** A failed round, for telemetry. */
 export function toEnd(error: unknown): OperationEnd {
   if (!(error instanceof RondoError)) return { outcome: 'refused', code: 'SERVER_INTERNAL' }
   return { outcome: 'refused', code: error.code, rpc: error.rpc }
@@ -141,7 +141,7 @@ export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> 
   return { spans: [spans?.[0] ?? span, span] }
 }
 
-/** What was said about each target in development. */
+/** The advice that each target got in development. */
 const advised = new WeakMap<Target, Set<string>>()
 
 /** Warns once for each target and subject. */
@@ -180,7 +180,7 @@ export function adviseStore(round: Round, wants: string): void {
   adviseOnce(round, `store ${wants}`, message)
 }
 
-// What a call that fails comes to: the reply to its client, the outcome in the round's log line, and the fault that an
+// Failed calls: the reply to the client, the outcome in the round's log line, and the fault that an
 // author or operator has to see. It decides and logs nothing itself.
 //
 // A model can act on some errors, so a tool call returns those as a result with `isError`. Everything else is a JSON-RPC
@@ -262,7 +262,7 @@ function toFailure(target: Target, message: string): Reply {
     : { kind: 'error', error: failure.error }
 }
 
-// What a server tells its observer about requests that run no handler. Rounds and turns are observed in `carry/round.ts`.
+// Telemetry of requests that run no handler. Rounds and turns are observed in `carry/round.ts`.
 
 type PlainCall = Exclude<Call | OlderCall, ListenCall>
 

@@ -1,5 +1,5 @@
 /**
- * What a request needs of its caller's token. The scopes of a task are those of the call that began it. They are part of
+ * The scopes that a request needs in its caller's token. The scopes of a task are those of the call that began it. They are part of
  * the task's id: whoever changes them names a task that does not exist, and nothing has to be read to check them.
  */
 
@@ -69,7 +69,7 @@ export function withNeed<C extends { readonly kind: string }>(call: C, { badArgu
   return badArguments === undefined || call.kind !== 'flow' ? call : { ...call, badArguments }
 }
 
-/** What `createTaskId` notes in the id of a task. */
+/** Returns the scopes as `createTaskId` writes them into the id of a task. */
 export function noteScopes({ scopes }: Need): string {
   assertTaskScopes('this call', scopes)
   return scopes.join(' ')

@@ -36,9 +36,9 @@ export async function epochOf(host: FlowHost, isNeeded = false): Promise<string 
   return epoch === undefined && isNeeded ? host.store?.once.epoch() : epoch
 }
 
-/** How long an epoch is used without reading it again. */
+/** An epoch is used for this long before it is read again. */
 const FRESH_MS = 1_000
-/** How long a round waits for a read, if an epoch is known and if none is. */
+/** The time that a round waits for a read, if an epoch is known and if none is. */
 const PATIENCE_MS = 100
 const FIRST_PATIENCE_MS = 2_000
 
@@ -195,9 +195,9 @@ function openReply(host: FlowHost, slot: OnceSlot, sealed: string): Reply {
 }
 
 export interface ClaimOnceOptions {
-  /** How long to wait if the same request is being processed. */
+  /** The time to wait if the same request is being processed. */
   waitMs?: number
-  /** How long the slot stays claimed without a renewal. It is renewed three times in that time. */
+  /** The slot stays claimed for this long without a renewal. It is renewed three times in that time. */
   holdMs?: number
   clock?: StoreClock
 }

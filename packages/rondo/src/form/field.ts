@@ -16,13 +16,13 @@ export interface FieldOption {
 
 export interface Field {
   readonly name: string
-  /** What a person reads: the schema's title, or the name in words. */
+  /** The label for people: the schema's title, or the name in words. */
   readonly title: string
   readonly type: FieldType
   readonly required: boolean
   /** Bounds on characters (text), on the number, or on how many are chosen (choices). */
   readonly limits: { readonly min?: number; readonly max?: number }
-  /** What may be chosen; for choice and choices only. */
+  /** The options; for choice and choices only. */
   readonly options?: readonly FieldOption[]
   readonly format?: FieldFormat
   readonly default?: FieldValue
@@ -33,7 +33,7 @@ export interface Field {
 
 export interface Form {
   readonly fields: readonly Field[]
-  /** What was left out or not understood, in sentences. Empty for a schema that follows the rules. */
+  /** The parts that were left out or not understood, in sentences. Empty for a schema that follows the rules. */
   readonly notes: readonly string[]
 }
 

@@ -57,13 +57,13 @@ export interface EarlyAnswer {
   readonly answer: unknown
 }
 
-/** How often, and why, a question was asked again. */
+/** Counts how often a question was asked again, and why. */
 export interface Reask {
   /** Invalid answers. */
   readonly misfits?: number
   /** Times the question differed from the one that had been shown. */
   readonly changes?: number
-  /** What was wrong with the last answer. */
+  /** The problem of the last answer. */
   readonly problem?: string
 }
 
@@ -104,7 +104,7 @@ export function narrowJournal(value: unknown): Journal | undefined {
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
   if (reasks === undefined) return undefined
-  // What was checked is what `value` holds; only the maps are copies.
+  // `value` itself was checked; only the maps are copies.
   const journal = { ...(value as unknown as Journal), reasks }
   if (value.kept === undefined) return journal
   const kept = toMap(value.kept, (answer) => (isEarlyAnswer(answer) ? answer : undefined))

@@ -1,12 +1,12 @@
 /**
- * What the log says of an error. Errors of Rondo are logged in full, because they say what to do. Of one that an author's code
+ * Errors in the log. Errors of Rondo are logged in full, because they say what to do. Of one that an author's code
  * threw, a line has the kind and the place; the message, which may quote a user, only if that may be logged.
  */
 
 import { isOurs, RondoError } from '../errors.ts'
 import type { LogEvent } from './event.ts'
 
-/** What is logged of an error. */
+/** An error as it is logged. */
 export interface DescribedError {
   readonly name: string
   readonly code?: string

@@ -4,7 +4,7 @@ import type { AskEntryKind } from '../journal/journal.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import type { MoveReason } from '../replay/run-state.ts'
 
-/** What every line has. */
+/** The members of every line. */
 export interface LogOrigin {
   readonly level: 'info' | 'warn' | 'error'
   /** The process that wrote it. */
@@ -115,7 +115,7 @@ export interface Finding {
     | 'store_failed'
   readonly reason?: string
   readonly flow?: string
-  /** How often this process has found this, among how many states that it kept or opened. */
+  /** The number of times that this process has found this, and the number of states that it kept or opened. */
   readonly count: number
   readonly of: number
 }
@@ -154,7 +154,7 @@ export interface ReadyEvent extends LogOrigin {
 export interface DrainEvent extends LogOrigin {
   readonly event: 'drain'
   readonly phase: 'begun' | 'finished'
-  /** How long it took. */
+  /** The duration. */
   readonly ms?: number
 }
 
@@ -169,7 +169,7 @@ export interface TaskEvent extends LogOrigin {
   readonly round?: number
   readonly task: string
   readonly turn: number
-  /** How many turns threw or died since the task last made progress. */
+  /** The number of turns that threw or died since the task last made progress. */
   readonly failures?: number
   readonly reason?: string
   readonly error?: unknown
@@ -191,7 +191,7 @@ export interface RefusedEvent extends LogOrigin {
   readonly code: string
   /** Why, and which option would allow it. */
   readonly message: string
-  /** How many requests were refused for this reason since the last such line. */
+  /** The number of requests that were refused for this reason since the last such line. */
   readonly count: number
 }
 

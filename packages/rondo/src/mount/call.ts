@@ -17,7 +17,7 @@ import { LATEST_VERSION, UNSTATED_VERSION } from '../protocol/revisions.ts'
 import type { ClientCapabilities, LogLevel } from '../protocol/wire.ts'
 import { type Intercepted, isForUs } from './intercept.ts'
 
-/** What a request declares about its client; in older revisions the client declares it once, when it connects. */
+/** The client's declarations in a request; in older revisions the client declares it once, when it connects. */
 interface RequestMeta {
   readonly [PROTOCOL_VERSION]?: string
   readonly [CLIENT_CAPABILITIES]?: ClientCapabilities

@@ -39,14 +39,14 @@ export interface CallbackOptions {
    * outlives the request. Needs a store.
    */
   task?: 'never' | 'auto' | 'always'
-  /** How long a task of this tool lives. */
+  /** The lifetime of a task of this tool. */
   taskTtlMs?: number
-  /** How often clients should poll a task of this tool. */
+  /** The interval at which clients should poll a task of this tool. */
   taskPollMs?: number
   /** Checks the events of hooks before they take them, by the name of the hook. It runs where the event is delivered. */
   accept?: Readonly<Record<string, AcceptEvent>>
   /**
-   * What the caller's token must allow, in every round and for the task: a list, or a function of the arguments (of the URI or
+   * The scopes that the caller's token needs, in every round and for the task: a list, or a function of the arguments (of the URI or
    * the variables, for a resource). Not checked without HTTP.
    */
   // biome-ignore lint/suspicious/noExplicitAny: a callback's arguments are those of its registration

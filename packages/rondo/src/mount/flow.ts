@@ -142,7 +142,7 @@ export function createFlow(
   }
 }
 
-/** What a function of scopes sees: arguments, a URI, or the variables of a template. */
+/** Returns the argument for a function of scopes: arguments, a URI, or the variables of a template. */
 function scopeArguments({ method }: Definition, [first = {}, variables]: readonly unknown[]): unknown {
   return method === 'resources/read' ? (variables ?? first) : first
 }
@@ -155,7 +155,7 @@ function tasksOf({ tasks }: FlowHost): TaskHost {
 /** Errors that the operator must act on, and that nothing else logs. */
 const FOR_THE_OPERATOR = /^(LIMIT|STORE)_|^SERVER_INTERNAL$/
 
-/** What the client gets for an error. A `ProtocolError` that the handler threw goes out unchanged. */
+/** Returns the error that the client gets. A `ProtocolError` that the handler threw goes out unchanged. */
 function toRefusal(host: FlowHost, error: unknown, target?: SdkTarget): RondoError | ProtocolError {
   const known = error instanceof RondoError ? error : undefined
   if (known === undefined || FOR_THE_OPERATOR.test(known.code)) {

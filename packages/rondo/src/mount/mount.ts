@@ -39,13 +39,13 @@ type ReadHandler = (
   variables: Variables,
 ) => Given<ReadResourceResult> | Promise<Given<ReadResourceResult>>
 
-/** What `registerTool` and `registerPrompt` accept, with and without arguments. */
+/** A callback for `registerTool` and `registerPrompt`, with and without arguments. */
 export interface ArgsCallback<A, R> {
   (ctx: ServerContext): Sent<R>
   (...params: [args: A, ctx: ServerContext]): Sent<R>
 }
 
-/** What `registerResource` accepts, for a URI and for a template. */
+/** A callback for `registerResource`, for a URI and for a template. */
 export interface ReadCallback {
   (uri: URL, ctx: ServerContext): Sent<ReadResourceResult>
   (uri: URL, variables: Variables, ctx: ServerContext): Sent<ReadResourceResult>
@@ -77,10 +77,10 @@ export interface Rondo {
   verify(own: VerifyState): VerifyState
   /**
    * Delivers an event to a hook (`ctx.hook`), in any process that has the same store, keys and audience. The first event wins; a
-   * second is told so. Rejects only if the store fails, or if this process cannot start.
+   * second is reported as a duplicate. Rejects only if the store fails, or if this process cannot start.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
-  /** What is known about a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  /** Returns the state of a hook, for a page that its user opens with the id. Rejects only if the store fails. */
   hook(hookId: string): Promise<HookView>
   /**
    * Loads keys and code and opens the store now instead of in the first call, and starts to work on tasks if a tool is registered

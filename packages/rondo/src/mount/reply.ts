@@ -1,4 +1,4 @@
-/** What our callbacks make of a reply or an error: results and errors of the official package. */
+/** Converts the replies and errors of our callbacks: to results and errors of the official package. */
 
 import { ProtocolError, ProtocolErrorCode } from '@modelcontextprotocol/server'
 import type { RondoError } from '../errors.ts'
@@ -8,7 +8,7 @@ import type { Intercepted } from './intercept.ts'
 
 type SdkResult = Readonly<Record<string, unknown>>
 
-/** What a callback returns if the intercepted ends the request. */
+/** The value that a callback returns if the intercepted request has its own ending. */
 const DROPPED: SdkResult = errorResult('')
 
 /** Converts a reply to an official result. Throws the error of an error reply. */

@@ -12,7 +12,7 @@ import type { Scopes } from '../tool/definition.ts'
 import { assertScopes, scopesOf } from '../tool/target.ts'
 import type { Definition, Implies } from './definition.ts'
 
-/** What the official entrance asks a registration for, before it handles a request. */
+/** The function that the official entrance calls on a registration before it handles a request. */
 export type ScopeChallenge = NonNullable<Parameters<McpServer['registerTool']>[1]['scopeChallenge']>
 type Challenged = Awaited<ReturnType<ScopeChallenge>>
 
@@ -97,7 +97,7 @@ interface RequestParams {
   readonly taskId?: unknown
 }
 
-/** What a function of the author sees: the arguments as the handler gets them, a URI, or the variables of a template. */
+/** Returns the argument for the author's function: the arguments as the handler gets them, a URI, or the variables of a template. */
 async function givenBy(
   { method, options }: Definition,
   params: RequestParams,

@@ -37,6 +37,18 @@ describe('asking', () => {
     expect(returned(await flow.round({ name: accept({ value: 'Ada' }) }))).toBe('Hello Ada')
   })
 
+  it('R11 asks again if the schema of the author throws, and reports the error', async () => {
+    const broken = z.object({
+      value: z.string().refine(() => {
+        throw new Error('a bug of the author')
+      }),
+    })
+    const flow = replayFlow((ctx) => ctx.ask('q', { message: 'Value?', schema: broken }))
+    await flow.round()
+    expect(askedKeys(await flow.round({ q: accept({ value: 'x' }) }))).toEqual(['q'])
+    expect(flow.faults.map(String)).toEqual(['Error: a bug of the author'])
+  })
+
   it('sends the questions of one moment in one round, including nested ones and those beside steps', async () => {
     const ran: string[] = []
     const flow = replayFlow(async (ctx) => {

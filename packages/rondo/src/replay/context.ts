@@ -223,7 +223,7 @@ class RunContext implements Context {
   }
 }
 
-/** What authors write, by method: the name, and what follows it. */
+/** The calls as authors write them, by method: a name, and a second argument. */
 const CALLS = {
   ask: { usage: "ctx.ask('name', { message, schema })", type: 'object' },
   elicit: { usage: "ctx.elicit('name', { message, schema })", type: 'object' },
@@ -264,7 +264,7 @@ const CONFIRM_OPTIONS: Readonly<Record<keyof ConfirmOptions, true>> = { within: 
 const SAMPLE_OPTIONS: Readonly<Record<keyof Within, true>> = { within: true }
 const EFFECT_OPTIONS: Readonly<Record<keyof EffectOptions, true>> = { once: true }
 
-/** What the function of a step receives. */
+/** The argument of a step's function. */
 class WorkInfo implements StepInfo {
   readonly #run: RunState
 
@@ -277,7 +277,7 @@ class WorkInfo implements StepInfo {
   }
 }
 
-/** What the function of an effect receives: its idempotency key too. */
+/** The argument of an effect's function, with its idempotency key. */
 class EffectWorkInfo extends WorkInfo implements EffectInfo {
   readonly key: string
 

@@ -86,7 +86,7 @@ export interface ReplayLimits extends TextBounds {
   readonly maxQuestions: number
   /** Times a question is asked again because its answer was invalid, or because it was reworded. */
   readonly maxReasks: number
-  /** How long the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
+  /** The time for which the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
   readonly maxDeferMs: number
 }
 
@@ -111,7 +111,7 @@ export interface Scope {
     getStore(): object | undefined
     disable(): void
   }
-  /** How much work is running. */
+  /** The number of steps and effects that are running. */
   running: number
 }
 
@@ -149,7 +149,7 @@ export interface Hooks {
 export interface Sleeping {
   /** A run that only sleeps ends, and another one continues when the first sleep is over. Else the request waits. */
   readonly parks: boolean
-  /** How long a request may wait for a sleep. */
+  /** The time that a request may wait for a sleep. */
   readonly inlineMs: number
   /** Whether a call with a longer sleep leaves its request, or why it cannot. */
   readonly beyond: 'leave' | string

@@ -289,7 +289,7 @@ export async function whenRead(
   const settled = run.turn.busy()
   const release = run.turn.hold(index)
   try {
-    const result = await reading.catch(unreadable)
+    const result = await reading.catch((error) => unreadable(run, error))
     await before
     if (!run.turn.ended()) then(result)
   } catch (cause) {
@@ -300,7 +300,11 @@ export async function whenRead(
   }
 }
 
-const unreadable = (): Reading => misfit('The answer could not be checked.')
+/** The author's schema threw. The client is asked again; the author reads the error in the log. */
+function unreadable(run: RunState, error: unknown): Reading {
+  run.onAsideError?.(error)
+  return misfit('The answer could not be checked.')
+}
 
 /**
  * Delivers the answers of one request in the order in which the handler asks for them, no matter how long each validation

@@ -72,7 +72,7 @@ interface Arriving {
   readonly events: Map<string, unknown>
   /** Answers by key, with the digest of the question that was shown. */
   readonly answers: Map<string, { readonly answer: unknown; readonly digest: string }>
-  /** What to do when something arrives that the handler waits for, by name. */
+  /** Called when something arrives that the handler waits for, by name. */
   readonly wakers: Map<string, () => void>
 }
 
@@ -113,7 +113,7 @@ export interface Handed {
   failed: { readonly error: unknown } | undefined
 }
 
-/** What an operation asks for: anything, or a yes. */
+/** The kind of answer that an operation asks for: anything, or a yes. */
 type QuestionMark = 'question' | 'confirmation'
 
 interface Tally {
@@ -125,7 +125,7 @@ interface Tally {
   past: number
 }
 
-/** What is running where an operation is called. */
+/** The work that is running where an operation is called. */
 export interface Mark {
   readonly run: RunState
   readonly label: string
@@ -133,7 +133,7 @@ export interface Mark {
 
 export interface OpenQuestion {
   readonly kind: AskEntryKind
-  /** What goes out; after an invalid answer its message says what was wrong. */
+  /** The request that goes out; after an invalid answer its message names the problem. */
   readonly request: InputRequest
   /** Digest of the question as the author wrote it. */
   readonly digest: string
@@ -146,7 +146,7 @@ export interface OpenQuestion {
 /** Why a call continues elsewhere: before an effect (R6), or because this instance wants to release it. */
 export type MoveReason = 'effect' | 'drain' | 'shed' | 'time'
 
-/** How a run ends. Waiting for input is an outcome, not an error (R8). */
+/** The end of a run. Waiting for input is an outcome, not an error (R8). */
 export type Ending =
   | { readonly kind: 'returned'; readonly value: unknown }
   | { readonly kind: 'threw'; readonly error: unknown }

@@ -123,7 +123,7 @@ export function closeQuestionAt(run: RunState, key: string, due: number, end: (a
   expect(run, key, { kind: 'question', due, end })
 }
 
-/** What a question resolves with if its time is up. */
+/** The outcome of a question whose time is up. */
 export const EXPIRED = { action: 'expired' } as const
 
 /** Closes a question whose time is up, and records that. */
@@ -145,7 +145,7 @@ export function isTooLate(run: RunState, key: string): boolean {
   return due !== undefined && isOver(run, due)
 }
 
-/** The same for a hook. */
+/** Opens a hook that closes by itself; `end` is called when its time is up. */
 export function closeHookAt(run: RunState, name: string, due: number, end: (at: number) => void): void {
   expect(run, name, { kind: 'hook', due, end })
 }
@@ -209,7 +209,7 @@ function ring(run: RunState): void {
   }
 }
 
-/** How soon a request that sleeps notices that its instance wants to release it. */
+/** A request that sleeps checks this often whether its instance wants to release it. */
 const CHECK_MS = 250
 
 /** Called when nothing but sleeps may be left: returns how the run ends, or nothing if it waits or does not sleep. */

@@ -177,7 +177,7 @@ function toText(get: () => unknown): string {
   return typeof text === 'string' ? text : 'unknown'
 }
 
-/** What a step threw, by the error that the handler received in its place. */
+/** The errors that steps threw, by the error that the handler received in place of each. */
 const origins = new WeakMap<Error, Error>()
 
 /** `thrown` is what the step threw, if it failed in this run. The handler does not see it; the log does. */

@@ -21,7 +21,7 @@
  * envelope 5: The bucket follows from the length of the data alone, so a token's length says little about its content, and
  * one text has one padded form.
  *
- * What the data means, and who may use it when, is `state.ts`.
+ * `state.ts` gives the data its meaning, and checks who may use it when.
  */
 
 import {
@@ -321,7 +321,7 @@ export function deriveShared(key: RingKey, header: Buffer, salt: Uint8Array): Sh
   return shared
 }
 
-/** What binds a token of this key to an audience. */
+/** The bytes that bind a token of this key to an audience. */
 function bindTo(shared: SharedKey, audience: string): Bound {
   if (shared.bound?.audience === audience) return shared.bound
   const context = contextOf(audience, shared.header)

@@ -266,7 +266,7 @@ export function keysFromEnv(value: string | undefined = keyText(process.env)): K
 }
 
 export interface RefreshOptions {
-  /** How often to reload the keys. */
+  /** The interval at which the keys are reloaded. */
   refreshMs?: number
 }
 

@@ -32,7 +32,7 @@ export interface SealedSession {
   readonly secret?: string
 }
 
-/** What ids are sealed for. */
+/** The audience of session ids. */
 interface SessionPlace {
   readonly ring: KeyRing
   readonly audience: string

@@ -28,7 +28,7 @@ export interface StateLimits {
   readonly maxBytes: number
   /** Beyond this the caller should warn: some proxies and clients refuse larger bodies. */
   readonly warnBytes: number
-  /** How far ahead another instance's clock may be. */
+  /** Another instance's clock may be ahead by this much. */
   readonly clockSkewMs: number
 }
 
@@ -64,7 +64,7 @@ export interface Claims {
 /** The member of the encoded claims that holds the extension, and the reason for refusing one. */
 const EXTENSION = 'turn'
 
-/** What the request at hand says; a state must say the same. */
+/** The claims that a state must contain to belong to the request at hand. */
 export interface Expected {
   readonly now: number
   readonly principal: string
@@ -73,7 +73,7 @@ export interface Expected {
   readonly protocolVersion: string
 }
 
-/** The same for a client that does not repeat its request. */
+/** Like `Expected`, for a client that does not repeat its request. */
 export interface ExpectedExtension extends Pick<Expected, 'now' | 'principal' | 'protocolVersion'> {
   /** True if the extension is well formed and belongs to the request at hand. */
   accepts(extension: unknown): boolean

@@ -185,7 +185,7 @@ const LATE_MS = 2
 /** Beyond this the clock of the server is not that of the machine. */
 const TOO_LATE_MS = 60_000
 
-/** How long ago the operation began, in milliseconds: its state may have been in a store. */
+/** The age of the operation in milliseconds: its state may have been in a store. */
 function lateness({ began }: ObservedOperation): number {
   const late = Date.now() - began
   return late >= LATE_MS && late <= TOO_LATE_MS ? late : 0

@@ -26,7 +26,7 @@ import {
 } from './call.ts'
 import { createTestTask, type TestTask } from './task.ts'
 
-/** What a bench passes to your server: spread it over your own options. */
+/** The options that a bench passes to your server: spread them over your own. */
 export interface BenchOptions
   extends Required<
       Pick<ServerOptions, 'keys' | 'now' | 'restTimer' | 'dev' | 'skipSleep' | 'log' | 'authenticate'>
@@ -40,11 +40,11 @@ export interface BenchSetup {
 
 export interface CallOptions {
   principal?: Principal
-  /** What the client declares. Default: every kind of question. */
+  /** The client's capabilities. Default: every kind of question. */
   capabilities?: ClientCapabilities
 }
 
-/** What a bench sends requests to: a `Server`, or the handler of an official one (`createMcpHandler(build)`). */
+/** The server that a bench tests: a `Server`, or the handler of an official one (`createMcpHandler(build)`). */
 export interface BenchServer {
   fetch(request: Request): Promise<Response>
   close(): Promise<void>
@@ -52,7 +52,7 @@ export interface BenchServer {
 
 export interface TestBench<S extends BenchServer = Server> {
   tool(name: string, args?: Record<string, unknown>, options?: CallOptions): TestCall
-  /** The same for a client that can follow a task. */
+  /** Calls a tool as a client that can follow a task. */
   task(name: string, args?: Record<string, unknown>, options?: CallOptions): TestTask
   prompt(name: string, args?: Record<string, string>, options?: CallOptions): TestCall
   resource(uri: string, options?: CallOptions): TestCall
@@ -112,7 +112,7 @@ export async function importBench<S extends BenchServer = Server>(
   return assembleBench(shared, () => server)
 }
 
-/** What the instances of a bench share. */
+/** The parts that all instances of a bench share. */
 interface Shared {
   readonly clock: TestBench['clock']
   readonly events: LogEvent[]

@@ -134,7 +134,7 @@ async function runScript(call: TestCall, script: Script): Promise<TestRound> {
   return round
 }
 
-/** How a call or a task ended, in words: the reason why it never asked is often there. */
+/** Describes the end of a call or a task in words: the reason why it never asked is often there. */
 export function sayEnd(end: {
   readonly text?: string
   readonly message?: string

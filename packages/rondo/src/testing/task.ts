@@ -46,7 +46,7 @@ export interface TestTaskOptions {
   readonly capabilities: ClientCapabilities
   send(sent: Sent): Promise<TestMessage>
   restart(): Promise<void>
-  /** What a parked task waits for, apart from answers: events for its hooks, a time. */
+  /** Everything that a parked task waits for, apart from answers: events for its hooks, a time. */
   waitsFor(id: string): Promise<{ readonly hooks: readonly string[]; readonly until?: number } | undefined>
   now(): number
   /** Lets the time pass. */

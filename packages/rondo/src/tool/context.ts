@@ -1,4 +1,4 @@
-/** What a handler can do, and the schemas and questions it does it with. Types only: `replay/` implements them. */
+/** The context of a handler, with its schemas and questions. Types only: `replay/` implements them. */
 
 import type { Duration } from '../lib/clock.ts'
 import type { Principal } from '../protocol/call.ts'
@@ -56,18 +56,18 @@ export type Infer<S, Plain = Record<string, unknown>> = S extends {
 /** A time limit. */
 export interface Within {
   /**
-   * How long the question is open: milliseconds, or text such as `'3 days'`. After that it is closed and recorded as
+   * The time for which the question is open: milliseconds, or text such as `'3 days'`. After that it is closed and recorded as
    * expired, and a late response has no effect. Default: as long as the flow lives.
    */
   within?: Duration
 }
 
 export interface Question<S extends Schema = Schema> {
-  /** What the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
+  /** The text that the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
   message: string
   /** A flat object of string, number, boolean and enum fields. */
   schema: S
-  /** How long the question is open, as in `Within`. */
+  /** The time for which the question is open, as in `Within`. */
   within?: Duration
   /** Why a field that looks like a secret is not one. Without it such a field is refused. */
   allowSecretLike?: string
@@ -83,7 +83,7 @@ export type Outcome<T> =
   | { readonly action: 'expired' }
 
 export interface ConfirmOptions {
-  /** How long the question is open, as in `Within`. */
+  /** The time for which the question is open, as in `Within`. */
   within?: Duration
   /** The label of the yes-or-no field. */
   label?: string
@@ -128,9 +128,9 @@ export interface Offer<T> extends PromiseLike<Outcome<T>> {
 }
 
 export interface HookOptions<S extends Schema = Schema> {
-  /** How long the hook takes an event, from now on: milliseconds, or text such as `'3 days'`. Default: as long as its task lives. */
+  /** The time for which the hook takes an event, from now on: milliseconds, or text such as `'3 days'`. Default: as long as its task lives. */
   within?: Duration
-  /** What an event must look like: any JSON. Default: an event may be anything. */
+  /** The schema of the event. Default: an event may be anything. */
   schema?: S
   /**
    * JSON that is stored with the hook, sealed. A page that gets the id reads it with `server.hook(id)`, and the tool's `accept`

@@ -1,5 +1,5 @@
 /**
- * What an author declares: tools, prompts, resources and resource templates.
+ * The definitions that an author writes: tools, prompts, resources and resource templates.
  */
 
 import type { Principal } from '../protocol/call.ts'
@@ -34,7 +34,7 @@ export interface ToolAnnotations {
 /** The hook for which an event has arrived. */
 export interface HookFacts {
   readonly key: string
-  /** What the handler stored with the hook (`about`). */
+  /** The value that the handler stored with the hook (`about`). */
   readonly about: unknown
   /** The caller of the tool; absent for an anonymous one. */
   readonly principal?: Principal
@@ -58,7 +58,7 @@ export interface ToolDefinition<
   /** The structured result. The handler then returns a value of this schema. */
   output?: O
   annotations?: ToolAnnotations
-  /** What a caller's token must allow. Not checked over stdio. */
+  /** The scopes that a caller's token needs. Not checked over stdio. */
   scopes?: Scopes<I extends Schema ? Infer<I> : Record<string, unknown>>
   /** Drops arguments that the schema does not name before it checks them. Default: the option of the server. */
   dropUnknownArguments?: boolean
@@ -69,9 +69,9 @@ export interface ToolDefinition<
    * only from `ctx.background()` on, or once the call outgrows its rounds; `never` rules that out too.
    */
   task?: 'never' | 'auto' | 'always'
-  /** How long a task of this tool lives. */
+  /** The lifetime of a task of this tool. */
   taskTtlMs?: number
-  /** How often clients should poll a task of this tool. */
+  /** The interval at which clients should poll a task of this tool. */
   taskPollMs?: number
   /**
    * Checks the events of hooks, by the name of the hook; `approval` is also for `approval:7`. It runs where the event is delivered,
@@ -87,7 +87,7 @@ export interface ToolResult {
   _meta?: Readonly<Record<string, unknown>>
 }
 
-/** What a handler returns: the value, or `inputRequired(…)`, or a promise of either. */
+/** The return value of a handler: the value, or `inputRequired(…)`, or a promise of either. */
 export type Returned<T> = T | InputRequired | Promise<T | InputRequired>
 
 /** An object or a list that becomes the structured content of a result: not a promise, not a function. */
@@ -119,7 +119,7 @@ export type Completer = (
 export interface PromptDefinition<I extends Schema | undefined = undefined> extends Described {
   /** The arguments: an object of strings. */
   input?: I
-  /** What a caller's token must allow. Not checked over stdio. */
+  /** The scopes that a caller's token needs. Not checked over stdio. */
   scopes?: Scopes<I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>>
   /** Suggests values for an argument while it is typed. */
   complete?: Readonly<Partial<Record<ArgumentName<I>, Completer>>>
@@ -136,7 +136,7 @@ export type PromptHandler<I extends Schema | undefined = undefined> = (
 >
 
 export interface CachePolicy {
-  /** How long a client may keep the result, in ms. */
+  /** The time for which a client may keep the result, in ms. */
   ttlMs: number
   /** `public` only if every caller may see the result. */
   scope: 'public' | 'private'
@@ -148,13 +148,13 @@ export interface ResourceDefinition extends Described {
   size?: number
   annotations?: { audience?: readonly ('user' | 'assistant')[]; priority?: number; lastModified?: string }
   cache?: CachePolicy
-  /** What a caller's token must allow, to read and to subscribe. Not checked over stdio. */
+  /** The scopes that a caller's token needs, to read and to subscribe. Not checked over stdio. */
   scopes?: Scopes<string>
 }
 
 export interface TemplateDefinition<T extends string = string>
   extends Omit<ResourceDefinition, 'size' | 'scopes'> {
-  /** What a caller's token must allow, to read and to subscribe; a function gets the variables. Not checked over stdio. */
+  /** The scopes that a caller's token needs, to read and to subscribe; a function gets the variables. Not checked over stdio. */
   scopes?: Scopes<TemplateParams<T>>
   /** Suggests values for a variable while it is typed. */
   complete?: Readonly<Partial<Record<VariableName<T>, Completer>>>

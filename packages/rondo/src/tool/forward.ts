@@ -11,7 +11,7 @@ import type { Completion } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import { errorResult, type InputRequired, type Target } from './target.ts'
 
-/** What another server offers, and how a call of it is passed on. */
+/** The tools, prompts and resources of another server, and the function that passes calls on to it. */
 export interface Forwarded {
   /** Listed as it is. Without it, the entry can be used and is not listed. */
   readonly row?: Readonly<Record<string, unknown>>

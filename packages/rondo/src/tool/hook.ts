@@ -2,7 +2,7 @@
 
 import { misuse } from '../errors.ts'
 
-/** How long such a function may take. One that never settles would otherwise hold its request forever. */
+/** The time limit of such a function. One that never settles would otherwise hold its request forever. */
 export const HOOK_MS = 30_000
 
 /** Rejects if the promise has not settled after `ms`; `hook` says whose it is. */

@@ -89,7 +89,7 @@ export interface Registry extends Declarations {
   rows(listing: Listing): readonly Row[]
   completer(ref: CompleteRef, argument: string): Suggest | undefined
   paramHeaders(tool: string): readonly ParamHeader[]
-  /** What suggestions for a prompt or a template need, with the arguments that are known so far. */
+  /** Returns the scopes that suggestions for a prompt or a template need, with the arguments that are known so far. */
   completionScopes(
     ref: CompleteRef,
     known: Readonly<Record<string, unknown>>,
@@ -438,7 +438,7 @@ function assertMs(time: readonly [name: string, ms: number | undefined] | undefi
   throw misuse(`${name} must be a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
 }
 
-// What a call returns in place of its result when it continues as a task and its client reaches tasks through tools
+// The value that a call returns in place of its result when it continues as a task and its client reaches tasks through tools
 // (`tasks: { tools: true }`). A tool with an output schema must return structured content that fits it, so the schema that
 // clients see also allows the handle of a task.
 
@@ -448,7 +448,7 @@ export interface HandedTask {
     readonly taskId: string
     readonly status: string
     readonly statusMessage?: string
-    /** What to do next. */
+    /** The next step, for the model. */
     readonly next: string
   }
 }

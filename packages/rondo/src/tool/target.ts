@@ -1,5 +1,5 @@
 /**
- * What a call runs: a tool, a prompt or a resource, with its schemas compiled once. A carrier needs nothing else to run it:
+ * The target of a call: a tool, a prompt or a resource, with its schemas compiled once. A carrier needs nothing else to run it:
  * `prepare` checks the arguments, and `finish` turns what the handler returned into the result of the method.
  *
  * In the manual form a handler returns `inputRequired(…)` instead of awaiting a question, and reads `ctx.inputResponses` and
@@ -46,9 +46,9 @@ export interface Target {
   readonly structured?: boolean
   /** Checks the events of hooks, by their names. */
   readonly accept?: Readonly<Record<string, AcceptEvent>>
-  /** What it returns depends on when it runs, so development mode does not compare two runs. */
+  /** Its result depends on when it runs, so development mode does not compare two runs. */
   readonly live?: boolean
-  /** What a caller's token must allow. Absent: nothing in particular. */
+  /** Returns the scopes that a caller's token needs. Absent: none. */
   scopes?(args: Readonly<Record<string, unknown>>): RequiredScopes | Promise<RequiredScopes>
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
@@ -337,7 +337,7 @@ export interface InputRequired {
 }
 
 /**
- * What a handler returns to end a round by hand: with input requests, with a state of its own, or with both.
+ * Creates the value that a handler returns to end a round by hand: with input requests, with a state of its own, or with both.
  *
  * @example
  * ```ts

@@ -45,7 +45,7 @@ function cannotFollow({ name }: Target): RondoError {
   return new RondoError('PEER_CAPABILITY', detail, { data })
 }
 
-/** How long the task lives: as long as the tool says, or shorter if the client asks for that. */
+/** The lifetime of the task: that of the tool, or a shorter one if the client asks for it. */
 function ttlOf({ call, target }: Round, tasks: TaskHost): number {
   const ttlMs = target.task.ttlMs ?? tasks.ttlMs
   return call.task?.ttlMs === undefined ? ttlMs : Math.min(ttlMs, call.task.ttlMs)
@@ -67,7 +67,7 @@ export function continueAsTask(round: Round, { journal }: RunReport): Promise<Re
 }
 
 /**
- * What the id of the task is made of if its flow is known: a request that is sent again finds the task that it began (I5). Like the
+ * The bytes for the id of the task, if its flow is known: a request that is sent again finds the task that it began (I5). Like the
  * key of an effect it depends on the answers of the flow, not on step results (R7): another branch is another task (I4).
  */
 function branchOf({ host, call, beginning }: Round): Uint8Array | undefined {

@@ -149,7 +149,7 @@ function pollInterval({ status, pollMs, message, createdAt, updatedAt }: TaskVie
   return Math.ceil(Math.min(pollMs, Math.max(pollMs * FIRST_POLL, age)))
 }
 
-/** The same, or nothing if the task cannot be read: one such task must not hide the others. */
+/** Like `toTaskState`, but returns nothing for a task that cannot be read: one such task must not hide the others. */
 function readableState(
   host: FlowHost,
   tasks: TaskHost,
@@ -318,14 +318,14 @@ export async function awaitTask(
     }
     if (asked.kind === 'failed') return { kind: 'error', error: asked.error }
     const answers = asked.kind === 'unable' ? unableAnswers(questions, asked.key) : asked.answers
-    // What was asked beside a question that the client cannot show is asked again.
+    // Questions that were asked beside one that the client cannot show are asked again.
     for (const key of keys) if (!Object.hasOwn(answers, key)) shown.delete(key)
     await deliverAnswers(host, tasks, taskId, principal, answers, span)
   }
 }
 
 /**
- * What the task is told in place of answers: the method that the client does not implement, for each question of that method.
+ * Stands in for answers: the method that the client does not implement, for each question of that method.
  * No client can send it, because the answers of clients are objects.
  */
 function unableAnswers(questions: InputRequests, key: string): Answers {

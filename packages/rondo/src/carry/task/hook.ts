@@ -23,7 +23,7 @@ import { acceptOf, type Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { endOfLife, openPiece, type PieceOf, sealPiece } from './journal.ts'
 
-/** What became of an event. */
+/** The outcome of delivering an event. */
 export type EventDelivery =
   /** The hook has it: its task continues with it. */
   | { readonly kind: 'accepted' }
@@ -36,11 +36,11 @@ export type EventDelivery =
   /** There is no such hook, or it has expired. */
   | { readonly kind: 'unknown' }
 
-/** What a page may know about the hook whose id it got. */
+/** A hook as a page that got its id may see it. */
 export type HookView =
   | {
       readonly kind: 'open'
-      /** What the handler stored with the hook. */
+      /** The value that the handler stored with the hook. */
       readonly about?: unknown
       /** The JSON Schema of the event. */
       readonly schema?: JsonSchema
@@ -54,7 +54,7 @@ export type HookView =
   /** There is no such hook, it has expired, or its task has ended. */
   | { readonly kind: 'unknown' }
 
-/** What the id of a hook says. */
+/** The content of a hook's id. */
 interface HookName {
   readonly task: string
   readonly principal: string
@@ -63,7 +63,7 @@ interface HookName {
   readonly expires: number
 }
 
-/** What a task keeps of an open hook. */
+/** An open hook as its task stores it. */
 interface HookRequest {
   readonly schema?: JsonSchema
   readonly about?: unknown
@@ -148,7 +148,7 @@ async function whyRefused(
   return typeof verdict === 'string' && verdict !== '' ? verdict : 'The event was refused'
 }
 
-/** Returns what a page may know about the hook with this id. Rejects only if the store fails. */
+/** Returns the hook with this id, as a page may see it. Rejects only if the store fails. */
 export async function viewHook(host: FlowHost, tasks: TaskHost, id: string): Promise<HookView> {
   await host.keys.ready()
   const name = openId(host, id)

@@ -24,7 +24,7 @@ import type { FlowHost, TaskHost } from '../host.ts'
 export interface Parked {
   /** When the questions were asked, ms since the epoch. */
   readonly at?: number
-  /** What was asked, by wire key: the author's key, and the digest of the question. */
+  /** The open questions, by wire key: the author's key, and the digest of the question. */
   readonly asked: Readonly<Record<string, { readonly key: string; readonly digest: string }>>
   readonly reasks: Readonly<Record<string, Reask>>
   /** Answers to earlier questions that no turn has reached. */
@@ -48,7 +48,7 @@ export type TaskRecord =
 export interface Folded {
   readonly entries: readonly Entry[]
   readonly parked: Parked
-  /** How often the task has parked. */
+  /** The number of times that the task has parked. */
   readonly parks: number
   /** True if nothing was recorded since the last turn ended. */
   readonly resting: boolean
@@ -56,10 +56,10 @@ export interface Folded {
   readonly deadlines: Readonly<Record<string, number>>
 }
 
-/** What a flow noted in its rounds, before it became a task. */
+/** Notes from the rounds of a flow before it became a task. */
 export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> & Pick<Journal, 'deadlines'>
 
-/** What a task begins with: the call, its caller, and its flow. Kept sealed as the head of the task. */
+/** The beginning of a task: the call, its caller, and its flow. Stored sealed as the head of the task. */
 export interface TaskPlan {
   readonly flow: string
   readonly seed: string
@@ -67,14 +67,14 @@ export interface TaskPlan {
   /** The round in which the flow became a task. */
   readonly round: number
   readonly toolVersion?: string
-  /** How long the task lives, unless it waits for longer. */
+  /** The lifetime of the task, unless it waits for longer. */
   readonly ttlMs?: number
   /** Names of the spans of the flow's first round and of the one that began the task. */
   readonly spans?: Journal['spans']
   /** The epoch of the store in which the task began, for effects of single use. */
   readonly epoch?: string
   readonly principal?: Principal
-  /** What the rounds before noted. */
+  /** Notes from the rounds before. */
   readonly noted?: Noted
   /** Answers that came with the request that began the task. */
   readonly brought?: Pick<Incoming, 'answers' | 'asked' | 'unasked'>
@@ -118,7 +118,7 @@ export function foldRecords(
   }
 }
 
-/** What was asked, with what was shown since. A question that is shown again has spent the answer that was kept for it. */
+/** Adds the questions that were shown since to those that were asked. A question that is shown again has spent the answer that was kept for it. */
 export function withOpened(parked: Parked, { asked, reasks }: Pick<Parked, 'asked' | 'reasks'>): Parked {
   const shown = new Set(Object.values(asked).map(({ key }) => key))
   const kept =
@@ -191,7 +191,7 @@ export function park(
     const due = journal.deadlines?.[key]
     if (due !== undefined) until.set(wireKey, due)
   }
-  // What the handler no longer asks: its time was up, or the program changed.
+  // Questions that the handler no longer asks: their time was up, or the program changed.
   const close = mine.filter(
     (slot) => slot.kind === 'open' && slot.role === undefined && !Object.hasOwn(asked, slot.key),
   )
@@ -218,7 +218,7 @@ export function markAnswer(answer: unknown, span: string | undefined): unknown {
   return { ...answer, _meta: { ...(isRecord(answer._meta) ? answer._meta : {}), [SPAN]: span } }
 }
 
-/** The reverse. A handler never sees the name, since the keys of effects depend on answers (R7). */
+/** Removes the span's name that `markAnswer` added. A handler never sees the name, since the keys of effects depend on answers (R7). */
 export function unmarkAnswer(sealed: unknown): { readonly answer: unknown; readonly span?: string } {
   if (!isRecord(sealed) || !isRecord(sealed._meta) || !Object.hasOwn(sealed._meta, SPAN))
     return { answer: sealed }

@@ -1,5 +1,5 @@
 /**
- * What the owner of a task sees while it runs: its status message, and at the end of this file its questions.
+ * The view that the owner of a task has while it runs: its status message, and at the end of this file its questions.
  *
  * The status message is the author's own (`ctx.status`), or one that says which step runs or what the task waits for.
  *
@@ -32,7 +32,7 @@ import {
 /** A message as it is stored. The author's own is text. */
 export type StoredMessage = string | { readonly auto: string }
 
-/** What the owner of a task reads. `inputs` are the keys of the open questions. */
+/** Returns the status message for the owner of a task. `inputs` are the keys of the open questions. */
 export function statusMessageOf(
   kept: StoredMessage | undefined,
   { status, revision }: Pick<TaskView, 'status' | 'revision'>,
@@ -72,7 +72,7 @@ function shorten(message: string): string {
   return message.length > MAX_MESSAGE ? `${message.slice(0, MAX_MESSAGE)}…` : message
 }
 
-/** How long work runs before the message names it. */
+/** Work that runs longer is named in the message. */
 const SHOWN_AFTER_MS = 500
 
 /** Reports for one turn. */
@@ -161,7 +161,7 @@ export function createStatusReporter(
 // dies later, the next turn finds the question and its answer in the store.
 
 export interface Shown extends Required<Pick<ReplayInput, 'publish' | 'withdraw' | 'onArrival'>> {
-  /** What the task asked before this turn and in it. */
+  /** The questions of the task before this turn and in it. */
   folded(): Folded
   /** The record of a park, with the offers that stay open. */
   keepOffers(record: TaskRecord): TaskRecord

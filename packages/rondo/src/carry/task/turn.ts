@@ -69,7 +69,7 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
     turn.signal.aborted ? { kind: 'release' } : refused && releaseFor(refused),
 }
 
-/** What the engine calls for each turn. */
+/** Creates the function that the engine calls for each turn. */
 export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget): RunTurn {
   const mayComeBack = createMissingTools(host.platform.now)
   const run: RunTurn = async (turn) => {
@@ -174,7 +174,7 @@ function unknownTool({ call }: TaskPlan): RondoError {
   return new RondoError('PEER_PARAMS', `Unknown tool: ${call.target}`)
 }
 
-/** What cannot be kept ends the task, because another turn would fail in the same way. If the store failed, the turn is retried. */
+/** A result or journal that cannot be kept ends the task, because another turn would fail in the same way. If the store failed, the turn is retried. */
 async function settle(
   run: TaskRun,
   report: RunReport | undefined,
@@ -191,7 +191,7 @@ async function settle(
   }
 }
 
-/** What the task waits for, if its status does not say so. */
+/** Names the event or time that the task waits for, if its status does not. */
 function waitsFor({ inputRequests, events = [], wakeAt }: Pause): string | undefined {
   if (Object.keys(inputRequests ?? {}).length > 0) return undefined
   if (events.length > 0)
@@ -240,7 +240,7 @@ function rest({ host, turn }: TaskRun): Promise<void> {
   return turn.record(sealPiece(host, turn.task, 'record', { rested: true } satisfies TaskRecord))
 }
 
-/** How long to wait while it is unknown whether an effect has run. */
+/** The delay before the next turn while it is unknown whether an effect has run. */
 const UNCERTAIN_MS = 5_000
 
 /** A lost lease does not fail the task: another worker has it. Neither does a store that is unavailable or busy. */
@@ -396,7 +396,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
   }
 }
 
-/** What the client answered, by wire key. An answer that is text is a method that it turned out not to implement. */
+/** Opens the client's answers, by wire key. An answer that is text is a method that it turned out not to implement. */
 function openAnswers({ host, tasks, turn }: TaskRun): ReadonlyMap<string, unknown> {
   const opened = Array.from(
     turn.answers,

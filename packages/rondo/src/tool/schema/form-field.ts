@@ -1,7 +1,7 @@
 /**
  * Writes one field of an author's schema in the restricted form schema of MCP, which is all that a client has to understand.
  *
- * What a schema library writes is normalised: nullable becomes optional, literals become choices, and what only narrows a
+ * The output of schema libraries is normalised: nullable becomes optional, literals become choices, and what only narrows a
  * value (pattern, exclusive bounds, other formats) is left out, since the library itself checks the answer too.
  * Plain JSON Schema is taken literally: nothing else would check what was left out, so any keyword outside of the form
  * schema is a TypeError.

@@ -15,7 +15,7 @@ import { canonicalJson, isRecord } from '../../lib/json.ts'
 import type { JsonSchema } from '../../protocol/wire.ts'
 import { assertReferences, findTarget, listSubschemas } from './subschemas.ts'
 
-/** What is wrong with a value, and where: `items[0].name`, or an empty path for the value as a whole. */
+/** A problem of a value, and its path: `items[0].name`, or an empty path for the value as a whole. */
 export interface Problem {
   readonly path: string
   readonly message: string

@@ -33,7 +33,7 @@ export function compileSchema(
   }
   assertPatterns(json, what)
   const check = isStandardSchema(schema) ? checkOf(schema) : compilePlainSchema(json, what, bounds)
-  // What a handler returns is its author's own; what a caller sends is bounded before any code judges it (T11).
+  // Results are the author's own. Arguments come from a caller, and are bounded before any code judges them (T11).
   return role === 'output' ? { json, validate: check } : bounded(schema, json, check, bounds)
 }
 
@@ -57,7 +57,7 @@ function compileNewEvent(schema: Schema, bounds: TextBounds): Compiled {
   return bounded(schema, json, isStandardSchema(schema) ? checkOf(schema) : plain, bounds)
 }
 
-/** What is wrong, in one line. */
+/** Lists the problems in one line. */
 export function describeProblems(problems: readonly Problem[]): string {
   return problems.map(({ path, message }) => (path === '' ? message : `${path}: ${message}`)).join('; ')
 }
@@ -65,7 +65,7 @@ export function describeProblems(problems: readonly Problem[]): string {
 const MAX_UNKNOWN = 5
 const MAX_NAME = 64
 
-/** What is wrong with the arguments of a call, in one line. Names what is missing, and what was perhaps meant instead. */
+/** Lists the problems of a call's arguments in one line. Names what is missing, and what was perhaps meant instead. */
 export function describeArguments({ json }: Compiled, args: unknown, problems: readonly Problem[]): string {
   if (!isRecord(args)) return describeProblems(problems)
   const names = namesOf(json)
@@ -99,7 +99,7 @@ function namesOf(json: JsonSchema): ReadonlySet<string> | undefined {
 }
 
 /**
- * The same schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
+ * Returns the schema for hosts that add arguments of their own: properties that it does not name are dropped before it is
  * checked. A schema that accepts further names keeps them.
  */
 export function droppingUnknown({ json, validate }: Compiled): Compiled {
