@@ -11,7 +11,6 @@ import { needOf } from '../carry/scope.ts'
 import { handleTask, watchTasks, withRelatedTasks } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
-import { isThenable } from '../lib/json.ts'
 import type { Listing } from '../protocol/call.ts'
 import { namedVersions } from '../protocol/codec.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -126,29 +125,21 @@ export function createService(options: ServiceOptions): OpenService {
   }
 }
 
-/**
- * Passes a call to the service and calls `finish` once, synchronously if the service replies so. If the service fails,
- * the client gets an internal error and the cause goes to `onError`.
- */
-export function settle(
+/** Passes a call to the service. If it fails, the reply is an internal error and the cause goes to `onError`. Never rejects. */
+export async function replyTo(
   service: Service,
   active: ActiveCall,
   onError: (error: unknown) => void,
-  finish: (reply: Reply) => void,
-): void {
-  let reply: Reply | Promise<Reply>
+): Promise<Reply> {
   try {
-    reply = service.handle(active)
+    return await service.handle(active)
   } catch (error) {
-    reply = internalError(error, onError)
+    return internalError(error, onError)
   }
-  const done = (settled: Reply): void => finishOnce<Reply>(settled, finish, onError)
-  if (isThenable(reply)) reply.then(done, (error) => done(internalError(error, onError)))
-  else done(reply)
 }
 
 /** Finishes with `reply`, or with an internal error if that throws: a result that cannot be encoded, for example. */
-function finishOnce<R>(
+export function finishOnce<R>(
   reply: R | ErrorReply,
   finish: (reply: R | ErrorReply) => void,
   onError: (error: unknown) => void,

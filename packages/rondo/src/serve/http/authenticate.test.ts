@@ -13,13 +13,10 @@ async function outcome(authenticate: unknown) {
 }
 
 describe('identify', () => {
-  it('returns the principal, synchronously if the hook is synchronous', () => {
-    const who = identify(
-      () => ({ subject: 'a' }),
-      request,
-      () => {},
-    )
-    expect(who).toEqual({ kind: 'known', principal: { subject: 'a' } })
+  it('returns the principal of a hook that is synchronous, or that waits', async () => {
+    const known = { kind: 'known', principal: { subject: 'a' } }
+    expect((await outcome(() => ({ subject: 'a' }))).who).toEqual(known)
+    expect((await outcome(async () => ({ subject: 'a' }))).who).toEqual(known)
   })
 
   it.each([undefined, null])('treats %s as an anonymous caller', async (nobody) => {

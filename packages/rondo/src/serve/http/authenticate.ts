@@ -1,18 +1,16 @@
 /**
- * Who calls, and what the caller's token allows. The author's hook sees the headers of a request and returns a principal, nothing, or a refusal; what it saw
+ * Identifies the caller of a request. The author's hook sees the headers and returns a principal, nothing, or a refusal; what it saw
  * goes no further (T3: the bearer token ends here). A hook that throws or never settles refuses the request without a
  * reason. Its verdict is checked here, so no later stage meets a principal or a header that it cannot use.
  */
 
-import { type Need, scopesOfTask, union, withNeed } from '../../carry/scope.ts'
 import { misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/json.ts'
-import type { Call, Principal } from '../../protocol/call.ts'
+import type { Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { encodeError } from '../../protocol/common/json-rpc.ts'
 import { HOOK_MS, inTime } from '../../tool/hook.ts'
-import type { Access, HttpResponse, Service } from '../port.ts'
-import { refusal } from './line.ts'
+import type { HttpResponse } from '../port.ts'
 
 export interface AuthRequest {
   /** Returns a header by its lower-case name. */
@@ -65,52 +63,44 @@ export type Arriving = Omit<AuthRequest, 'headers'> & {
   readonly connection?: { readonly address: string | undefined }
 }
 
-/** Identifies callers, and reports those that are refused. */
+/** Identifies callers, and reports those that are refused. The returned function never rejects. */
 export function createIdentify(
   authenticate: Authenticate,
   onError: (error: unknown, request: Arriving) => void,
   onRefused: (status: number, reason: string | undefined, request: Arriving) => void,
-): (request: Arriving) => Identified | Promise<Identified> {
-  const report = (identified: Identified, arriving: Arriving): Identified => {
+): (request: Arriving) => Promise<Identified> {
+  return async ({ headers, method, url, connection }) => {
+    const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
+    // Read now: a caller that has gone before it is refused has no address any more, and would have no share of the log.
+    const from = { headers, method, url, connection: { address: connection?.address } }
+    const identified = await identify(authenticate, request, (error) => onError(error, from))
     if (identified.kind !== 'refused') return identified
     try {
-      onRefused(identified.response.status, identified.reason, arriving)
+      onRefused(identified.response.status, identified.reason, from)
     } catch (error) {
-      // Such as the operator's clock. Nobody would handle the rejection.
-      onError(error, arriving)
+      // Such as the operator's clock.
+      onError(error, from)
     }
     return identified
   }
-  return (arriving) => {
-    const { headers, method, url } = arriving
-    const request = { headers: (name: string) => headers[name.toLowerCase()], method, url }
-    let from = arriving
-    const identified = identify(authenticate, request, (error) => onError(error, from))
-    if (!isThenable(identified)) return report(identified, arriving)
-    // Read now: a caller that has gone before it is refused has no address any more, and would have no share of the log.
-    from = { headers, method, url, connection: { address: arriving.connection?.address } }
-    return identified.then((known) => report(known, from))
-  }
 }
 
-export function identify(
+export async function identify(
   authenticate: Authenticate,
   request: AuthRequest,
   onError: (error: unknown) => void,
   hookMs: number = HOOK_MS,
-): Identified | Promise<Identified> {
-  const failed = (error: unknown): Identified => {
-    onError(error)
-    return refused({ status: 401 }, onError)
-  }
+): Promise<Identified> {
   try {
     const verdict: unknown = authenticate(request)
-    if (!isThenable(verdict)) return judge(verdict, onError)
-    return inTime(Promise.resolve(verdict), hookMs, 'authenticate')
-      .then((known) => judge(known, onError))
-      .catch(failed)
+    // Only a hook that waits needs a timer.
+    const known = isThenable(verdict)
+      ? await inTime(Promise.resolve(verdict), hookMs, 'authenticate')
+      : verdict
+    return judge(known, onError)
   } catch (error) {
-    return failed(error)
+    onError(error)
+    return refused({ status: 401 }, onError)
   }
 }
 
@@ -205,108 +195,4 @@ function sendable(headers: unknown, onError: (error: unknown) => void): Record<s
   }
   if (!isRecord(headers)) onError(misuse('The headers of a refusal from authenticate must be a plain object'))
   return kept
-}
-
-// Refuses requests that a caller's token does not allow, before a state is opened and before a handler runs. One challenge
-// names everything that the request needs, so that a client steps up once: the scopes that the server asks of everybody,
-// and those of each tool, prompt, resource, task or subscription in the request. A caller without a token gets 401, one
-// with too little scope 403 (RFC 6750, 3.1).
-
-export function createAccess(service: Service, authenticate: Authenticate | undefined): Access {
-  const { scopes: base = [], implies, challenge = plainChallenge } = authenticate?.resource ?? {}
-
-  const everybody: Need = { scopes: base }
-
-  const allows = (granted: readonly string[], scope: string): boolean =>
-    granted.includes(scope) || (implies !== undefined && granted.some((one) => implies(one, scope)))
-
-  const allowsAll: Access['allows'] = (scopes, principal) =>
-    scopes.every((scope) => allows(principal?.scopes ?? [], scope))
-
-  const require = ({ scopes }: Need, principal: Principal | undefined): void => {
-    if (allowsAll(scopes, principal)) return
-    const known = principal !== undefined
-    const error = new RondoError(known ? 'PEER_SCOPE' : 'PEER_UNAUTHENTICATED', undefined, {
-      data: { requiredScopes: scopes },
-      headers: { 'WWW-Authenticate': challenge(known ? 'insufficient_scope' : undefined, scopes) },
-    })
-    service.onRefused?.(error.code, error.http)
-    throw error
-  }
-
-  return {
-    get active() {
-      return base.length > 0 || service.scoped
-    },
-    allows: allowsAll,
-    async admit(calls, principal, also = []) {
-      const needs = await Promise.all(calls.map((call) => service.needOf(call)))
-      require(union([everybody, { scopes: also }, ...needs]), principal)
-      return needs
-    },
-  }
-}
-
-/** Calls `done` with an error, or with the call and what was found out about its arguments if the caller's token allows it. */
-export function admitCall(
-  access: Access,
-  call: Call,
-  principal: Principal | undefined,
-  done: (error: unknown, call?: Call) => void,
-): void {
-  const allowed = withoutRelated(call, (taskId) => access.allows(scopesOfTask(taskId), principal))
-  const follow = ([need]: readonly Need[]): void => done(undefined, need ? withNeed(allowed, need) : allowed)
-  access.admit([call], principal).then(follow).catch(done)
-}
-
-/** Related tasks are advice: those that the token does not allow are left out, and the call is served without them. */
-function withoutRelated(call: Call, isAllowed: (taskId: string) => boolean): Call {
-  if (call.kind !== 'flow' || call.relatedTaskIds === undefined) return call
-  return { ...call, relatedTaskIds: call.relatedTaskIds.filter(isAllowed) }
-}
-
-const METADATA_HEADERS = {
-  'Content-Type': 'application/json',
-  'Cache-Control': 'public, max-age=3600',
-  'Access-Control-Allow-Origin': '*',
-} as const
-
-/**
- * The response to a request for the server's metadata (RFC 9728): public, the same for everybody, and readable by pages of
- * any origin, because a client in a browser reads it before it has a token. Undefined for every other request.
- */
-export function metadataResponse(
-  { paths, document }: ProtectedResource,
-  method: string,
-  url: string | undefined,
-  headers: RequestHeaders,
-): HttpResponse | undefined {
-  const path = pathOf(url ?? '')
-  if (!paths.includes(path)) return undefined
-  if (method === 'GET' || method === 'HEAD') return { status: 200, headers: METADATA_HEADERS, body: document }
-  if (method !== 'OPTIONS') return { ...refusal(new RondoError('PEER_HTTP_METHOD', 'GET only')), status: 405 }
-  const wanted = headers['access-control-request-headers'] ?? ''
-  return {
-    status: 204,
-    headers: {
-      'Access-Control-Allow-Origin': '*',
-      'Access-Control-Allow-Methods': 'GET, HEAD',
-      'Access-Control-Max-Age': '86400',
-      ...(HEADER_NAMES.test(wanted) && { 'Access-Control-Allow-Headers': wanted }),
-    },
-    body: '',
-  }
-}
-
-const HEADER_NAMES = /^[\w-]+(?:[ \t]*,[ \t]*[\w-]+)*$/
-const WHOLE_URL = /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i
-
-/** The path of a URL or of a request line, without a slash at its end. */
-function pathOf(url: string): string {
-  const path = url.replace(WHOLE_URL, '').replace(/[?#].*$/s, '')
-  return path.length > 1 && path.endsWith('/') ? path.slice(0, -1) : path
-}
-
-function plainChallenge(error: 'insufficient_scope' | undefined, scopes: readonly string[]): string {
-  return `Bearer ${error ? `error="${error}", ` : ''}scope="${scopes.join(' ')}"`
 }

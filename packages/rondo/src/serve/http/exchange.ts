@@ -1,88 +1,48 @@
 /**
- * One HTTP exchange, independent of the runtime: `node.ts` and `fetch.ts` bring the bytes. An entrance calls `admit`
- * before it reads a body, then `identify` if there is one, then `serve` with the body. The response goes to the outlet:
- * JSON if nothing streams, events otherwise. Clients of earlier eras are recognized here and served in `session/`.
+ * One HTTP exchange, independent of the runtime: `node.ts` and `fetch.ts` bring the bytes and carry the response away. Every
+ * request takes the same steps, in the order of `serve`; each of them may refuse it:
+ *
+ *   admit      host, origin, HTTP method, draining, media type            admission.ts
+ *   identify   the author's `authenticate`                                authenticate.ts
+ *   read       size, room, UTF-8, the JSON guard, the revision            lib/body.ts, message.ts
+ *   allow      the scopes that the call needs                             scope.ts
+ *   call       the service, inside the steps of extensions                service.ts, carry/around.ts
+ *   send       JSON if nothing streams, events otherwise                  line.ts
+ *
+ * Clients of earlier eras leave the path after `read`, and are served in `session/`.
  */
 
+import { isUtf8 } from 'node:buffer'
 import { RondoError } from '../../errors.ts'
 import { createEvery } from '../../lib/clock.ts'
 import { createInFlight } from '../../lib/collection.ts'
-import { parseGuarded } from '../../lib/json.ts'
 import { quietly } from '../../lib/quietly.ts'
-import type { Call, ListenCall } from '../../protocol/call.ts'
+import type { Call, ListenCall, RequestId } from '../../protocol/call.ts'
 import type { RequestMessage } from '../../protocol/codec.ts'
-import { type RequestHeaders, statusOf, versionHeader } from '../../protocol/common/headers.ts'
-import { claimedVersion, idOf } from '../../protocol/common/request.ts'
-import { readRequestId } from '../../protocol/common/request-id.ts'
+import { statusOf } from '../../protocol/common/headers.ts'
+import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
 import { internalError } from '../failure.ts'
 import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
 import { createLoads, createShares, FREE_WEIGHT, NOBODY } from '../limits.ts'
+import { type OlderMessage, readMessage, readParsed, type Weigh } from '../message.ts'
 import { assertHttpOptions, type HttpOptions } from '../options.ts'
-import type {
-  CallContext,
-  HttpRequest,
-  HttpResponse,
-  IsOlder,
-  Load,
-  Outlet,
-  Route,
-  Service,
-} from '../port.ts'
-import { settle } from '../service.ts'
-import {
-  type Admission,
-  type CrossOrigin,
-  createAdmission,
-  createAllowList,
-  createCrossOrigin,
-  retryLater,
-} from './admission.ts'
-import {
-  type Arriving,
-  admitCall,
-  createAccess,
-  createIdentify,
-  type Identified,
-  metadataResponse,
-} from './authenticate.ts'
+import type { HttpRequest, HttpResponse, Load, Outlet, Service } from '../port.ts'
+import { finishOnce, replyTo } from '../service.ts'
+import { createAdmission, createAllowList, createCrossOrigin, retryLater } from './admission.ts'
+import { type Arrival, createRoom } from './arrival.ts'
+import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
 import { HttpLine, refusal } from './line.ts'
-import { type RouteRequest, serveRoute } from './route.ts'
+import { metadataResponse } from './metadata.ts'
+import { type FoundRoute, findRoute, serveRoute } from './route.ts'
+import { allowedCall, createAccess } from './scope.ts'
 import { createSubscriptions, serveListen } from './subscription.ts'
 
-type Caller = Pick<HttpRequest, 'principal' | 'headers'>
-
 export interface Exchange {
-  readonly admit: Admission
-  /** Headers of every response to a page of this origin. */
-  readonly shared: CrossOrigin['headers']
-  /** Absent if there is no `authenticate`. */
-  readonly identify: ((request: Arriving) => Identified | Promise<Identified>) | undefined
-  /** The response to a request for the metadata of a protected server. Absent if there is none. */
-  readonly metadata:
-    | ((method: string, url: string | undefined, headers: RequestHeaders) => HttpResponse | undefined)
-    | undefined
-  /** Returns the route of an extension that serves a path. Absent if there are no routes. */
-  readonly routes: ((path: string) => Route | undefined) | undefined
-  /** Serves a route. The request is in flight until `send` has resolved. Rejects only if `send` does. */
-  serveRoute(
-    route: Route,
-    request: RouteRequest,
-    send: (response: Response) => Promise<void>,
-  ): Promise<Response>
+  /** Serves a request. Never rejects. */
+  serve(arrival: Arrival): Promise<void>
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
-  /** Counts what arrives with a request. */
-  load(caller: Caller, connection?: Pick<Outlet, 'address'>): Load
-  /** The response to a request for which there is no room. */
-  busy(): HttpResponse
-  serve(text: string, request: HttpRequest): void
-  /** Serves a body that a middleware has parsed. */
-  serveParsed(body: unknown, request: HttpRequest): void
-  /** Serves a request of an older client without a body: GET, DELETE. */
-  serveBare(request: HttpRequest): void
   readonly state: Service['state']
-  /** Responds to a request that threw unexpectedly: with 500 if that is still possible. The error goes to `onError`. */
-  fail(error: unknown, outlet: Outlet): void
   /** From now on new requests are refused. */
   drain(): void
   /** Resolves when no call is in flight. Subscriptions do not count. */
@@ -91,8 +51,11 @@ export interface Exchange {
   endStreams(): Promise<void>
 }
 
+type Caller = Pick<HttpRequest, 'principal' | 'headers'>
+
 const INTERNAL_ERROR: HttpResponse = { ...refusal(new RondoError('SERVER_INTERNAL')), status: 500 }
 const ACCEPTED: HttpResponse = { status: 202, headers: {}, body: '' }
+const ANONYMOUS: Identified = { kind: 'known', principal: undefined }
 
 const UNKNOWN = { address: undefined }
 const HOOK_FAILED = 'The option authenticate threw, did not settle in time or returned something invalid'
@@ -121,57 +84,19 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
   const access = createAccess(service, authenticate)
   const loads = service.loads ?? createLoads()
-  const asksEverybody = (resource?.scopes.length ?? 0) > 0
   const context = { service, inFlight, stream, shareOf, access, whenDraining: retryLater(options), onError }
   const older = service.older?.overHttp(context, options.stateless === true)
-
-  const loadOf = ({ principal, headers }: Caller, connection: Pick<Outlet, 'address'> = UNKNOWN): Load =>
-    loads.open(shareOf(principal, headers, connection))
-
-  function serve(request: HttpRequest, read: (weigh: Weigh) => RequestMessage | OlderMessage): void {
-    let load: Load | undefined
-    const decoded = read((weight) => {
-      if (weight <= FREE_WEIGHT) return undefined
-      load = loadOf(request, request.outlet)
-      return load.weigh(weight) ? undefined : busy()
-    })
-    const release = load?.hold()
-    try {
-      dispatch(decoded, load === undefined ? request : { ...request, load })
-    } finally {
-      release?.()
-    }
-  }
-
-  function busy(): RondoError {
-    const error = loads.refusal()
-    service.onRefused?.(error.code, error.http)
-    return error
-  }
-
-  function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    if (decoded.kind !== 'call' || !(asksEverybody || service.scoped)) return proceed(decoded, request)
-    const { call } = decoded
-    const release = request.load?.hold()
-    admitCall(access, call, request.principal, (error, allowed) => {
-      release?.()
-      if (allowed) return proceed({ kind: 'call', call: allowed }, request)
-      const known = error instanceof RondoError ? error : internalError(error, onError).error
-      request.outlet.fail(refusal(known, call.id))
-    })
-  }
-
-  function proceed(decoded: RequestMessage | OlderMessage, request: HttpRequest): void {
-    const { headers, principal, outlet } = request
-    if (decoded.kind === 'older') older?.post(decoded.message, request)
-    else if (decoded.kind === 'refused') outlet.send(refusal(decoded.error, decoded.id))
-    else if (decoded.kind === 'notification') outlet.send(ACCEPTED)
-    else if (decoded.call.kind === 'listen') {
-      const share = shareOf(principal, headers, outlet)
-      serveListen(decoded.call, { principal, share }, outlet, subscriptions, stream)
-    } else serveCall(decoded.call, request, context)
-  }
-
+  const sessions = older !== undefined && !options.stateless
+  const allowed = createAllowList(options, listenHost)
+  const crossOrigin = createCrossOrigin(allowed.namedOrigin)
+  const { admit, admitPage } = createAdmission(
+    service.state,
+    options,
+    allowed,
+    crossOrigin,
+    sessions,
+    service.onRefused,
+  )
   const callerOf = ({ headers, connection = UNKNOWN }: Arriving): string | undefined => {
     const caller = shareOf(undefined, headers, connection)
     return caller === NOBODY ? undefined : caller
@@ -189,65 +114,175 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     if (reason !== undefined) options.onRefused?.(status, reason, callerOf(arriving))
     else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
   }
-  const allowed = createAllowList(options, listenHost)
-  const crossOrigin = createCrossOrigin(allowed.namedOrigin)
-  const sessions = older !== undefined && !options.stateless
-  const { admit, admitPage } = createAdmission(
-    service.state,
-    options,
-    allowed,
-    crossOrigin,
-    sessions,
-    service.onRefused,
-  )
-  const { extensions } = service
+  const identify = authenticate && createIdentify(authenticate, onHookError, onRefused)
+
+  const loadOf = ({ principal, headers }: Caller, connection: Pick<Outlet, 'address'> = UNKNOWN): Load =>
+    loads.open(shareOf(principal, headers, connection))
+
+  const busy = (): RondoError => {
+    const error = loads.refusal()
+    service.onRefused?.(error.code, error.http)
+    return error
+  }
+
+  /** Serves a request of the protocol, step by step. */
+  async function serve(arrival: Arrival): Promise<void> {
+    const { method, url, headers, outlet } = arrival
+    if (headers.origin !== undefined) arrival.share(crossOrigin.headers(headers.origin))
+    const early = admit(method, headers, arrival.raw)
+    if (early !== undefined) return refuse(arrival, early)
+    const identified = identify ? await identify({ headers, method, url, connection: outlet }) : ANONYMOUS
+    if (identified.kind === 'refused') return refuse(arrival, identified.response)
+    const request = { method, headers, principal: identified.principal, outlet }
+    if (method !== 'POST') return older?.bare(request)
+    const message = await read(arrival, request)
+    try {
+      await dispatch(message.decoded, message.load ? { ...request, load: message.load } : request)
+    } finally {
+      message.release?.()
+    }
+  }
+
+  /** Refuses a request whose body is unread. */
+  function refuse(arrival: Arrival, response: HttpResponse): void {
+    arrival.abandon()
+    arrival.outlet.send(response)
+  }
+
+  /** Reads and decodes a message. A heavy one is counted until `release`. */
+  async function read(arrival: Arrival, request: HttpRequest): Promise<Read> {
+    const { given, headers } = arrival
+    let load: Load | undefined
+    const weigh: Weigh = (weight) => {
+      if (weight <= FREE_WEIGHT) return undefined
+      load = loadOf(request, request.outlet)
+      return load.weigh(weight) ? undefined : busy()
+    }
+    const rest = [headers, service, older?.isOlder, weigh] as const
+    if (given !== undefined && typeof given !== 'string' && !Buffer.isBuffer(given)) {
+      const decoded = readParsed(given, ...rest)
+      return { decoded, load, release: load?.hold() }
+    }
+    const text = given === undefined ? await readText(arrival, request) : toText(given)
+    const decoded = typeof text === 'string' ? readMessage(text, ...rest) : text
+    return { decoded, load, release: load?.hold() }
+  }
+
+  /** Reads a body as text, or says why it is refused. */
+  async function readText(arrival: Arrival, request: HttpRequest): Promise<string | Refused> {
+    const room = createRoom(() => loadOf(request, request.outlet))
+    let discarded: IdReader | undefined
+    const body = await arrival.read({
+      limit: arrival.maxBodyBytes,
+      declared: arrival.headers['content-length'],
+      hasRoom: room.hasRoom,
+      onDiscarded(bytes) {
+        // Nothing of the body is held any more.
+        room.release()
+        discarded ??= createIdReader()
+        discarded.push(bytes)
+      },
+    })
+    room.release()
+    if (body.kind === 'whole') return toText(body.bytes)
+    arrival.abandon()
+    if (body.kind === 'no-room') return refused(busy())
+    if (body.kind === 'too-large') return refused(new RondoError('LIMIT_BODY'), discarded?.id())
+    return refused(new RondoError('PEER_PARSE', 'The body is incomplete'))
+  }
+
+  async function dispatch(decoded: RequestMessage | OlderMessage, request: HttpRequest): Promise<void> {
+    const { headers, principal, outlet } = request
+    if (decoded.kind === 'older') return older?.post(decoded.message, request)
+    if (decoded.kind === 'refused') return outlet.send(refusal(decoded.error, decoded.id))
+    if (decoded.kind === 'notification') return outlet.send(ACCEPTED)
+    const call = access.active ? await allow(decoded.call, request) : decoded.call
+    if (call === undefined) return
+    if (call.kind !== 'listen') return serveCall(call, request)
+    const share = shareOf(principal, headers, outlet)
+    serveListen(call, { principal, share }, outlet, subscriptions, stream)
+  }
+
+  /** Returns the call if the caller's token allows it, and responds otherwise. */
+  async function allow(call: Call, { principal, outlet }: HttpRequest): Promise<Call | undefined> {
+    try {
+      return await allowedCall(access, call, principal)
+    } catch (error) {
+      const known = error instanceof RondoError ? error : internalError(error, onError).error
+      outlet.fail(refusal(known, call.id))
+      return undefined
+    }
+  }
+
+  async function serveCall(call: Exclude<Call, ListenCall>, request: HttpRequest): Promise<void> {
+    const { headers, principal, outlet } = request
+    const { requests, newest } = service.codecs
+    const codec = requests.get(call.protocolVersion) ?? newest
+    const active = { call, principal, line: new HttpLine(outlet, headers, stream) }
+    inFlight.enter(active)
+    try {
+      const reply = await replyTo(service, active, onError)
+      finishOnce(
+        reply,
+        (given) => active.line.finish(statusOf(given), codec.encodeReply(call.id, given, service)),
+        onError,
+      )
+    } finally {
+      inFlight.leave(active)
+    }
+  }
+
+  async function servePage(arrival: Arrival, route: FoundRoute): Promise<void> {
+    const { method, headers, raw, outlet } = arrival
+    const active = {}
+    inFlight.enter(active)
+    try {
+      const room = createRoom(() => loadOf({ principal: undefined, headers }, outlet))
+      const response = await serveRoute(arrival, route, {
+        admit: () => admitPage(method, headers, raw),
+        busy: () => refusal(busy()),
+        room,
+        onError,
+      })
+      if (!outlet.gone) await arrival.respond(response)
+    } finally {
+      inFlight.leave(active)
+    }
+  }
+
+  function fail(error: unknown, outlet: Outlet): void {
+    onError(error)
+    try {
+      outlet.fail(INTERNAL_ERROR)
+    } catch (failed) {
+      onError(failed)
+      outlet.drop()
+    }
+  }
+
+  /** Finds what serves the path of a request: the metadata, a route of an extension, or the endpoint. */
+  async function routed(arrival: Arrival): Promise<void> {
+    const { method, url, headers, outlet, endpoint } = arrival
+    const metadata =
+      resource && method !== 'POST' ? metadataResponse(resource, method, url, headers) : undefined
+    if (metadata !== undefined) return outlet.send(metadata)
+    const route = service.extensions?.hasRoutes ? findRoute(arrival, service.extensions.route) : undefined
+    if (route !== undefined) return servePage(arrival, route)
+    if (endpoint !== undefined && url !== endpoint && !url.startsWith(`${endpoint}?`))
+      return outlet.send(notFound(endpoint))
+    return serve(arrival)
+  }
 
   return {
-    admit,
-    // Extensions are used after the server was created.
-    get routes() {
-      return extensions?.hasRoutes ? extensions.route : undefined
-    },
-    async serveRoute(route, request, send) {
-      const active = {}
-      inFlight.enter(active)
+    async serve(arrival) {
       try {
-        const response = await serveRoute(route, request, {
-          admit: (headers, raw) => admitPage(request.method, headers, raw),
-          busy: () => refusal(busy()),
-          onError,
-        })
-        await send(response)
-        return response
-      } finally {
-        inFlight.leave(active)
+        await routed(arrival)
+      } catch (error) {
+        fail(error, arrival.outlet)
       }
     },
-    shared: crossOrigin.headers,
     onError,
-    identify: authenticate && createIdentify(authenticate, onHookError, onRefused),
-    metadata: resource && ((method, url, headers) => metadataResponse(resource, method, url, headers)),
-    load: loadOf,
-    busy: () => refusal(busy()),
-    serve(text, request) {
-      serve(request, (weigh) => readMessage(text, request.headers, service, older?.isOlder, weigh))
-    },
-    serveParsed(body, request) {
-      serve(request, (weigh) => readParsed(body, request.headers, service, older?.isOlder, weigh))
-    },
-    serveBare(request) {
-      older?.bare(request)
-    },
     state: service.state,
-    fail(error, outlet) {
-      onError(error)
-      try {
-        outlet.fail(INTERNAL_ERROR)
-      } catch (failed) {
-        onError(failed)
-        outlet.drop()
-      }
-    },
     drain: () => service.drain(),
     idle: () => inFlight.idle(),
     async endStreams() {
@@ -257,77 +292,28 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 }
 
-function serveCall(
-  call: Exclude<Call, ListenCall>,
-  { headers, principal, outlet, load }: HttpRequest,
-  { service, inFlight, stream, onError }: CallContext,
-): void {
-  const release = load?.hold()
-  const active = { call, principal, line: new HttpLine(outlet, headers, stream) }
-  const { requests, newest } = service.codecs
-  const codec = requests.get(call.protocolVersion) ?? newest
-  inFlight.enter(active)
-  settle(service, active, onError, (reply) => {
-    active.line.finish(statusOf(reply), codec.encodeReply(call.id, reply, service))
-    inFlight.leave(active)
-    release?.()
-  })
+type Refused = Extract<RequestMessage, { readonly kind: 'refused' }>
+
+interface Read {
+  readonly decoded: RequestMessage | OlderMessage
+  /** The weight of the message, unless it is light. */
+  readonly load: Load | undefined
+  readonly release: (() => void) | undefined
 }
 
-/** A message of an earlier era, parsed and not yet decoded. */
-interface OlderMessage {
-  readonly kind: 'older'
-  readonly message: unknown
+function refused(error: RondoError, id: RequestId | null = null): Refused {
+  return { kind: 'refused', id, error }
 }
 
-/** Takes the weight of a message into account. Returns why it cannot be served now, if so. */
-export type Weigh = (weight: number) => RondoError | undefined
-
-/** Parses the text of a body or of a line, behind the guard, and has its revision decode it. Never throws. */
-export function readMessage(
-  text: string,
-  headers: RequestHeaders | undefined,
-  service: Service,
-  isOlder?: IsOlder,
-  weigh?: Weigh,
-): RequestMessage | OlderMessage {
-  const parsed = parseGuarded(text, service.loads?.json)
-  if (parsed.kind === 'ok') {
-    const { value } = parsed
-    const error = weigh?.(parsed.weight)
-    if (error !== undefined) return { kind: 'refused', id: idOf(value), error }
-    // A header that names a version of the new era settles it, as it does for most requests.
-    const version = headers && versionHeader(headers)
-    const isNew = version !== undefined && service.supportedVersions.includes(version)
-    if (!isNew && isOlder?.(value, headers)) return { kind: 'older', message: value }
-    const { requests, newest } = service.codecs
-    return (requests.get(claimedVersion(value)) ?? newest).decode(value, headers, service)
-  }
-  return {
-    kind: 'refused',
-    id: readRequestId(text),
-    error: new RondoError(CODES[parsed.reason], parsed.detail),
-  }
+function toText(body: Uint8Array | string): string | Refused {
+  if (typeof body === 'string') return body
+  // Decoding would replace invalid bytes, and the body would be a different one.
+  if (!isUtf8(body))
+    return refused(new RondoError('PEER_PARSE', 'The body is not UTF-8'), readRequestId(body))
+  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
 }
 
-/** Reads a body that is parsed already. It passes the guard like any other, except that duplicate keys are lost by then. */
-export function readParsed(body: unknown, ...rest: Rest<typeof readMessage>): RequestMessage | OlderMessage {
-  let text: string | undefined
-  try {
-    text = JSON.stringify(body)
-  } catch (cause) {
-    return { kind: 'refused', id: idOf(body), error: new RondoError('LIMIT_JSON', undefined, { cause }) }
-  }
-  return readMessage(text ?? '', ...rest)
+function notFound(endpoint: string): HttpResponse {
+  const headers = { 'Content-Type': 'text/plain' }
+  return { status: 404, headers, body: `Not found. MCP is served at ${endpoint}\n` }
 }
-
-type Rest<F> = F extends (first: never, ...rest: infer R) => unknown ? R : never
-
-const CODES = {
-  syntax: 'PEER_PARSE',
-  duplicate: 'PEER_REQUEST',
-  'forbidden-key': 'PEER_REQUEST',
-  number: 'PEER_PARAMS',
-  depth: 'LIMIT_JSON',
-  weight: 'LIMIT_JSON',
-} as const

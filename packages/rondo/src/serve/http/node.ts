@@ -6,21 +6,15 @@
  * reads the refusal instead of a connection error. A client that goes away first gets no response.
  */
 
-import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { assertOptions, RondoError } from '../../errors.ts'
-import { readNodeBody } from '../../lib/body.ts'
-import { collectBytes } from '../../lib/collection.ts'
-import { isThenable } from '../../lib/json.ts'
-import type { RequestId } from '../../protocol/call.ts'
+import { assertOptions } from '../../errors.ts'
+import { type Body, type BodyBounds, readNodeBody } from '../../lib/body.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
-import { FREE_WEIGHT } from '../limits.ts'
-import type { HttpHeaders, HttpRequest, HttpResponse, Load, Outlet, Route } from '../port.ts'
-import type { Identified } from './authenticate.ts'
+import type { HttpHeaders, HttpResponse, Outlet } from '../port.ts'
+import type { Arrival } from './arrival.ts'
 import type { Exchange } from './exchange.ts'
-import { JSON_HEADERS, refusal } from './line.ts'
-import { type RouteRequest, sendResponse, urlOf } from './route.ts'
+import { JSON_HEADERS } from './line.ts'
+import { sendResponse } from './route.ts'
 
 export interface NodeHandlerOptions {
   /** Bytes of the largest body that is read. Default: 1 MiB. */
@@ -37,12 +31,8 @@ export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void
 /** A framework may have read the body, and cut off the path at which it serves this handler. */
 type NodeRequest = IncomingMessage & { body?: unknown; originalUrl?: string }
 
-const NOT_UTF8 = new RondoError('PEER_PARSE', 'Not UTF-8')
-const TOO_LARGE = new RondoError('LIMIT_BODY')
-const ANONYMOUS: Identified = { kind: 'known', principal: undefined }
-
-/** The one catch around a request: its first, synchronous part and every continuation run inside it. */
-type Guard = <T>(run: (value: T) => void) => (value: T) => void
+/** The connection is cut once this many times the limit has been discarded. */
+const PATIENCE = 16
 
 /** `path` is the endpoint; any other path gets 404. Default: every path is served. */
 export function createNodeHandler(
@@ -51,220 +41,69 @@ export function createNodeHandler(
   path?: string,
 ): NodeHandler {
   const limit = options.maxBodyBytes ?? 1_048_576
-
-  function accept(req: NodeRequest, outlet: NodeOutlet, guard: Guard): void {
-    const headers = req.headers as RequestHeaders
-    const method = req.method ?? ''
-    const refuse = (response: HttpResponse): void => {
-      if (hasLongBody(req, limit)) outlet.closeAfterwards()
-      outlet.send(response)
-    }
-    if (headers.origin !== undefined) outlet.share(exchange.shared(headers.origin))
-    const early = exchange.admit(method, headers, req.rawHeaders)
-    if (early !== undefined) return refuse(early)
-    const identified = exchange.identify?.({ headers, method, url: req.url, connection: outlet }) ?? ANONYMOUS
-    const proceed = (known: Identified): void => {
-      if (known.kind === 'refused') refuse(known.response)
-      else receive(req, { method, headers, principal: known.principal, outlet }, guard)
-    }
-    if (isThenable(identified)) identified.then(guard(proceed))
-    else proceed(identified)
+  return (req, res) => {
+    void exchange.serve(new NodeArrival(req, res, exchange, limit, path))
   }
+}
 
-  function receive(req: NodeRequest, request: HttpRequest & { outlet: NodeOutlet }, guard: Guard): void {
-    if (request.method !== 'POST') return exchange.serveBare(request)
-    const { body } = req
-    const onBody = (collected: Body): void => {
-      if (typeof collected === 'string') return exchange.serve(collected, request)
-      const { error, id } = collected
-      if (error !== NOT_UTF8) request.outlet.closeAfterwards()
-      request.outlet.send(error === undefined ? exchange.busy() : refusal(error, id))
-    }
-    const load = (): Load => exchange.load(request, request.outlet)
-    if (body === undefined) collectBody(req, limit, load, guard(onBody))
-    else if (Buffer.isBuffer(body)) onBody(toText(body))
-    else if (typeof body === 'string') onBody(body)
-    else exchange.serveParsed(body, request)
-  }
+// A class, for the same reason as `HttpLine`: it is created for every request.
+class NodeArrival implements Arrival {
+  readonly #req: NodeRequest
+  readonly #res: ServerResponse
+  readonly method: string
+  readonly url: string
+  readonly headers: RequestHeaders
+  readonly outlet: NodeOutlet
+  readonly maxBodyBytes: number
+  readonly endpoint: string | undefined
 
-  const sendMetadata = (req: NodeRequest, res: ServerResponse): boolean => {
-    const { method = '', url, headers } = req
-    const response = exchange.metadata?.(method, req.originalUrl ?? url, headers as RequestHeaders)
-    if (response !== undefined) new NodeOutlet(res, exchange).send(response)
-    return response !== undefined
-  }
-
-  /** False if no extension has a route for this path. */
-  const sendRoute = (req: NodeRequest, res: ServerResponse): boolean => {
-    const encrypted = 'encrypted' in req.socket
-    const url = urlOf(req.originalUrl ?? req.url ?? '', req.headers.host, encrypted)
-    const route = url === undefined ? undefined : exchange.routes?.(new URL(url).pathname)
-    if (url === undefined || route === undefined) return false
-    void serveNodeRoute(req, res, route, url)
-    return true
-  }
-
-  async function serveNodeRoute(
+  constructor(
     req: NodeRequest,
     res: ServerResponse,
-    route: Route,
-    url: string,
-  ): Promise<void> {
-    const outlet = new NodeOutlet(res, exchange)
-    const leaving = new AbortController()
-    const stop = outlet.onGone(() => leaving.abort())
-    const { method = '', headers, rawHeaders: raw } = req
-    const declared = headers['content-length']
-    const load = createRoom(() =>
-      exchange.load({ headers: headers as RequestHeaders, principal: undefined }, outlet),
-    )
-    const request: RouteRequest = {
-      method,
-      url,
-      headers: headers as RequestHeaders,
-      raw,
-      signal: leaving.signal,
-      async body() {
-        try {
-          return await readNodeBody(req, {
-            limit,
-            declared,
-            patience: limit * PATIENCE,
-            hasRoom: load.hasRoom,
-          })
-        } finally {
-          load.release()
-        }
-      },
-    }
-    try {
-      await exchange.serveRoute(route, request, async (response) => {
-        if (outlet.gone) return
-        if (exchange.state.draining || !req.complete) outlet.closeAfterwards()
-        await sendResponse(res, response, method === 'HEAD')
-      })
-    } catch (error) {
-      exchange.fail(error, outlet)
-    } finally {
-      stop()
-    }
+    exchange: Exchange,
+    limit: number,
+    endpoint: string | undefined,
+  ) {
+    this.#req = req
+    this.#res = res
+    this.method = req.method ?? ''
+    this.url = req.originalUrl ?? req.url ?? ''
+    this.headers = req.headers as RequestHeaders
+    this.outlet = new NodeOutlet(res, exchange)
+    this.maxBodyBytes = limit
+    this.endpoint = endpoint
   }
 
-  return (req, res) => {
-    if (exchange.metadata !== undefined && req.method !== 'POST' && sendMetadata(req, res)) return
-    if (exchange.routes !== undefined && sendRoute(req, res)) return
-    if (path !== undefined && req.url !== path && !req.url?.startsWith(`${path}?`)) {
-      return sendNotFound(path, res)
-    }
-    const outlet = new NodeOutlet(res, exchange)
-    const guard: Guard = (run) => (value) => {
-      try {
-        run(value)
-      } catch (error) {
-        exchange.fail(error, outlet)
-      }
-    }
-    guard(() => accept(req, outlet, guard))(undefined)
+  get raw(): readonly string[] {
+    return this.#req.rawHeaders
   }
-}
 
-/** Counts a body while it arrives, as soon as it is more than light. */
-function createRoom(openLoad: () => Load): { hasRoom(size: number): boolean; release(): void } {
-  let load: Load | undefined
-  let release = (): void => {}
-  return {
-    hasRoom(size) {
-      if (size <= FREE_WEIGHT) return true
-      if (load === undefined) {
-        load = openLoad()
-        release = load.hold()
-      }
-      // The block that collects the bytes may be twice as large.
-      return load.weigh(2 * size)
-    },
-    release: () => release(),
+  get given(): unknown {
+    return this.#req.body
   }
-}
 
-function sendNotFound(path: string, res: ServerResponse): void {
-  const body = `Not found. MCP is served at ${path}\n`
-  res.writeHead(404, { 'Content-Type': 'text/plain', 'Content-Length': Buffer.byteLength(body) })
-  res.end(body)
-}
-
-/** Node reads an unread body to its end before it reuses the connection, which is not worth it for a long one. */
-function hasLongBody(req: IncomingMessage, limit: number): boolean {
-  return req.headers['transfer-encoding'] !== undefined || Number(req.headers['content-length'] ?? 0) > limit
-}
-
-/** The text of a body, or why it cannot be read; without an error, because there is no room for it now. */
-type Body = string | { readonly error?: RondoError; readonly id: RequestId | null }
-
-/** The connection is cut once this many times the limit has been discarded. */
-const PATIENCE = 16
-
-function collectBody(
-  req: IncomingMessage,
-  limit: number,
-  openLoad: () => Load,
-  done: (body: Body) => void,
-): void {
-  const declared = Number(req.headers['content-length'] ?? 0)
-  if (declared > limit * PATIENCE) return done({ error: TOO_LARGE, id: null })
-  let size = 0
-  const collected = collectBytes()
-  /** Reads what is discarded. */
-  let skipped: IdReader | undefined
-  let load: Load | undefined
-  let release = (): void => {}
-
-  const leave = (body: Body): void => {
-    req.off('data', onData)
-    req.off('end', onEnd)
-    req.off('close', onClose)
-    release()
-    done(body)
+  get scheme(): 'http' | 'https' {
+    return 'encrypted' in this.#req.socket ? 'https' : 'http'
   }
-  const skip = (chunk: Uint8Array): void => {
-    if (skipped === undefined) {
-      skipped = createIdReader()
-      skipped.push(collected.take())
-      release()
-    }
-    skipped.push(chunk)
-  }
-  const hasRoom = (): boolean => {
-    if (size <= FREE_WEIGHT) return true
-    if (load === undefined) {
-      load = openLoad()
-      release = load.hold()
-    }
-    // The block that collects the bytes may be twice as large.
-    return load.weigh(2 * size)
-  }
-  const onData = (chunk: Buffer): void => {
-    size += chunk.length
-    if (size > limit || declared > limit) {
-      skip(chunk)
-      if (size <= limit * PATIENCE) return
-    } else if (size === declared || hasRoom()) return collected.add(chunk)
-    req.pause()
-    leave(skipped === undefined ? { id: null } : { error: TOO_LARGE, id: skipped.id() })
-  }
-  const onEnd = (): void => {
-    // The request lives as long as its response, which may be an endless stream: release the bytes now.
-    leave(skipped === undefined ? toText(collected.take()) : { error: TOO_LARGE, id: skipped.id() })
-  }
-  const onClose = (): void => release()
-  req.on('data', onData)
-  req.on('end', onEnd)
-  req.on('close', onClose)
-}
 
-function toText(bytes: Uint8Array): Body {
-  // Decoding would replace invalid bytes, and the body would be a different one.
-  if (!isUtf8(bytes)) return { error: NOT_UTF8, id: readRequestId(bytes) }
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
+  read(bounds: BodyBounds): Promise<Body> {
+    return readNodeBody(this.#req, { ...bounds, patience: this.maxBodyBytes * PATIENCE })
+  }
+
+  share(headers: HttpHeaders | undefined): void {
+    for (const name in headers) this.#res.setHeader(name, headers[name] ?? '')
+  }
+
+  /** Node reads an unread body to its end before it reuses the connection, which is not worth it for a long one. */
+  abandon(): void {
+    const { 'transfer-encoding': encoding, 'content-length': length } = this.#req.headers
+    if (encoding !== undefined || Number(length ?? 0) > this.maxBodyBytes) this.outlet.closeAfterwards()
+  }
+
+  async respond(response: Response): Promise<void> {
+    this.outlet.prepare()
+    await sendResponse(this.#res, response, this.method === 'HEAD')
+  }
 }
 
 /** A complete response is one `writeHead` and one `end`, which Node sends as one packet. */
@@ -284,9 +123,9 @@ class NodeOutlet implements Outlet {
     this.#res.shouldKeepAlive = false
   }
 
-  /** Adds headers to whatever response follows. */
-  share(headers: HttpHeaders | undefined): void {
-    for (const name in headers) this.#res.setHeader(name, headers[name] ?? '')
+  /** While this instance drains, the client's next request is to reach another one. */
+  prepare(): void {
+    if (this.#exchange.state.draining) this.closeAfterwards()
   }
 
   send({ status, headers, body }: HttpResponse): void {
@@ -309,7 +148,7 @@ class NodeOutlet implements Outlet {
   /** False if there is nobody to respond to, or a response has begun. */
   #begin(): boolean {
     if (this.gone || this.#res.headersSent) return false
-    if (this.#exchange.state.draining) this.closeAfterwards()
+    this.prepare()
     return true
   }
 

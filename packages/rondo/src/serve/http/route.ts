@@ -12,61 +12,82 @@ import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { misuse, RondoError } from '../../errors.ts'
-import type { Body } from '../../lib/body.ts'
-import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import { inTime } from '../../tool/hook.ts'
 import type { HttpResponse, Route } from '../port.ts'
+import type { Arrival, Room } from './arrival.ts'
 import { refusal } from './line.ts'
 
 /** How long a handler may take to return its response. */
 const ROUTE_MS = 60_000
 
-/** A request for a route, as an entrance passes it on. */
-export interface RouteRequest {
-  readonly method: string
-  readonly url: string
-  readonly headers: RequestHeaders
-  /** The headers as they came, names and values in turn. */
-  readonly raw: readonly string[]
-  /** Reads the body, within the bounds of the entrance. */
-  readonly body: () => Promise<Body>
-  /** Fires when the client goes away. */
-  readonly signal: AbortSignal
+/** A route, with the whole URL of the request for it. */
+export interface FoundRoute {
+  readonly route: Route
+  readonly url: URL
+}
+
+/** Returns the route that serves a request, if there is one. */
+export function findRoute(
+  { url, headers, scheme }: Arrival,
+  find: (path: string) => Route | undefined,
+): FoundRoute | undefined {
+  const host = headers.host ?? headers[':authority'] ?? 'localhost'
+  // `//other.example/` would name another host.
+  const whole = url.startsWith('/')
+    ? url.startsWith('//')
+      ? ''
+      : `${scheme ?? 'http'}://${host}${url}`
+    : url
+  if (!URL.canParse(whole)) return undefined
+  const parsed = new URL(whole)
+  const route = find(parsed.pathname)
+  return route && { route, url: parsed }
 }
 
 interface RouteContext {
   /** Returns the refusal of a request that is not admitted. */
-  readonly admit: (headers: RequestHeaders, raw: readonly string[]) => HttpResponse | undefined
+  readonly admit: () => HttpResponse | undefined
   /** The refusal of a request for which there is no room. */
   readonly busy: () => HttpResponse
+  readonly room: Room
   readonly onError: (error: unknown) => void
   readonly routeMs?: number
 }
 
-/** Never rejects. */
+/** Serves a route: admit, read, call. Never rejects. */
 export async function serveRoute(
-  route: Route,
-  { method, url, headers, raw, body, signal }: RouteRequest,
-  { admit, busy, onError, routeMs = ROUTE_MS }: RouteContext,
+  arrival: Arrival,
+  { route, url }: FoundRoute,
+  { admit, busy, room, onError, routeMs = ROUTE_MS }: RouteContext,
 ): Promise<Response> {
+  const { headers, maxBodyBytes: limit, outlet } = arrival
   const ending = new AbortController()
+  const stop = outlet.onGone(() => ending.abort())
   try {
-    const refused = admit(headers, raw)
-    if (refused !== undefined) return toResponse(refused)
-    const read = await body()
-    if (read.kind === 'no-room') return toResponse(busy())
-    if (read.kind !== 'whole') return toResponse(TOO_LARGE)
-    const request = toRequest(method, url, raw, read.bytes, AbortSignal.any([signal, ending.signal]))
+    const early = admit()
+    if (early !== undefined) return refuse(arrival, early)
+    const body = await arrival.read({ limit, declared: headers['content-length'], hasRoom: room.hasRoom })
+    room.release()
+    if (body.kind !== 'whole') return refuse(arrival, body.kind === 'no-room' ? busy() : TOO_LARGE)
+    const request = toRequest(arrival, url, body.bytes, ending.signal)
     if (request === undefined) return toResponse(UNREADABLE)
-    const where = `The route for ${new URL(url).pathname}`
+    const where = `The route for ${url.pathname}`
     const response: unknown = await inTime(Promise.resolve(route(request)), routeMs, where)
     if (response instanceof Response) return response
     throw misuse(`${where} must return a Response.`)
   } catch (error) {
+    if (!outlet.gone) onError(error)
     ending.abort(error)
-    if (!signal.aborted) onError(error)
     return toResponse(FAILED)
+  } finally {
+    room.release()
+    stop()
   }
+}
+
+function refuse(arrival: Arrival, response: HttpResponse): Response {
+  arrival.abandon()
+  return toResponse(response)
 }
 
 const TOO_LARGE = refusal(new RondoError('LIMIT_BODY'))
@@ -84,20 +105,20 @@ export function toResponse({ status, headers, body }: HttpResponse): Response {
 
 /** Undefined if the platform cannot represent the request: the method `TRACE`, for example. */
 function toRequest(
-  method: string,
-  url: string,
-  raw: readonly string[],
+  { method, headers, raw }: Arrival,
+  url: URL,
   bytes: Uint8Array,
   signal: AbortSignal,
 ): Request | undefined {
   try {
-    const headers = new Headers()
-    for (let i = 0; i + 1 < raw.length; i += 2) {
+    const sent = new Headers()
+    const pairs = raw ?? Object.entries(headers).flat()
+    for (let i = 0; i + 1 < pairs.length; i += 2) {
       // HTTP/2 has pseudo-headers.
-      if (!raw[i]?.startsWith(':')) headers.append(raw[i] ?? '', raw[i + 1] ?? '')
+      if (!pairs[i]?.startsWith(':')) sent.append(pairs[i] ?? '', pairs[i + 1] ?? '')
     }
     const body = method === 'GET' || method === 'HEAD' ? undefined : (bytes as Uint8Array<ArrayBuffer>)
-    return new Request(url, { method, headers, body, signal })
+    return new Request(url, { method, headers: sent, body, signal })
   } catch {
     return undefined
   }
@@ -126,12 +147,4 @@ export async function sendResponse(res: ServerResponse, response: Response, bare
 
 function isGone(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ERR_STREAM_PREMATURE_CLOSE'
-}
-
-/** The whole URL of a request over node:http. */
-export function urlOf(path: string, host: string | undefined, encrypted: boolean): string | undefined {
-  // An absolute path only: `//other.example/` would name another host.
-  if (!/^\/(?!\/)/.test(path)) return undefined
-  const url = `${encrypted ? 'https' : 'http'}://${host ?? 'localhost'}${path}`
-  return URL.canParse(url) ? url : undefined
 }

@@ -20,15 +20,16 @@ import {
   type InputLine,
 } from '../../protocol/common/json-rpc.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
+import type { Reply } from '../../protocol/reply.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
 import { assertInterval, createWatch, HEARTBEAT_MS, Pulse, type Watch } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/authenticate.ts'
-import { readMessage } from '../http/exchange.ts'
 import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
 import { createLoads, FREE_WEIGHT, NOBODY } from '../limits.ts'
+import { readMessage } from '../message.ts'
 import type { Load, Loads, OlderPeer, Service, StdioOutput, WatchedCall } from '../port.ts'
-import { settle } from '../service.ts'
+import { finishOnce, replyTo } from '../service.ts'
 
 export interface StdioOptions {
   /** Default: `process.stdin`. */
@@ -308,13 +309,14 @@ class StdioPeer {
     this.#open.set(call.id, () => line.cancel())
     this.#inFlight.enter(active)
     const release = load?.hold()
-    settle(this.#service, active, onError, (reply) => {
+    const finish = (reply: Reply): void => {
       const json = codec.encodeReply(call.id, reply, this.#service)
       this.#open.delete(call.id)
       line.finish(json)
       this.#inFlight.leave(active)
       release?.()
-    })
+    }
+    void replyTo(this.#service, active, onError).then((reply) => finishOnce(reply, finish, onError))
   }
 
   #listen(call: ListenCall): void {

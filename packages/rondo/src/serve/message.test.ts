@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { callTool, createEchoService } from '../../../../../test/support/echo-service.ts'
-import { readMessage, readParsed } from './exchange.ts'
+import { callTool, createEchoService } from '../../../../test/support/echo-service.ts'
+import { readMessage, readParsed } from './message.ts'
 
 const service = createEchoService()
 
