@@ -6,7 +6,7 @@ import { FREE_WEIGHT } from '../limits.ts'
 import type { HttpHeaders, Load, Outlet } from '../port.ts'
 
 /** One request over HTTP, whatever the runtime. */
-export interface Arrival {
+export interface HttpArrival {
   readonly method: string
   /** As in the request line, or the whole URL. */
   readonly url: string

@@ -29,7 +29,7 @@ import { assertHttpOptions, type HttpOptions } from '../options.ts'
 import type { HttpRequest, HttpResponse, Load, Outlet, Service } from '../port.ts'
 import { finishOnce, replyTo } from '../service.ts'
 import { createAdmission, createAllowList, createCrossOrigin, retryLater } from './admission.ts'
-import { type Arrival, createRoom } from './arrival.ts'
+import { createRoom, type HttpArrival } from './arrival.ts'
 import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
 import { HttpLine, refusal } from './line.ts'
 import { metadataResponse } from './metadata.ts'
@@ -39,7 +39,7 @@ import { createSubscriptions, serveListen } from './subscription.ts'
 
 export interface Exchange {
   /** Serves a request. Never rejects. */
-  serve(arrival: Arrival): Promise<void>
+  serve(arrival: HttpArrival): Promise<void>
   /** Receives errors that no client is told about. Never throws. */
   onError(error: unknown): void
   readonly state: Service['state']
@@ -126,7 +126,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   /** Serves a request of the protocol, step by step. */
-  async function serve(arrival: Arrival): Promise<void> {
+  async function serve(arrival: HttpArrival): Promise<void> {
     const { method, url, headers, outlet } = arrival
     if (headers.origin !== undefined) arrival.share(crossOrigin.headers(headers.origin))
     const early = admit(method, headers, arrival.raw)
@@ -144,13 +144,13 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   /** Refuses a request whose body is unread. */
-  function refuse(arrival: Arrival, response: HttpResponse): void {
+  function refuse(arrival: HttpArrival, response: HttpResponse): void {
     arrival.abandon()
     arrival.outlet.send(response)
   }
 
   /** Reads and decodes a message. A heavy one is counted until `release`. */
-  async function read(arrival: Arrival, request: HttpRequest): Promise<Read> {
+  async function read(arrival: HttpArrival, request: HttpRequest): Promise<Read> {
     const { given, headers } = arrival
     let load: Load | undefined
     const weigh: Weigh = (weight) => {
@@ -169,7 +169,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   /** Reads a body as text, or says why it is refused. */
-  async function readText(arrival: Arrival, request: HttpRequest): Promise<string | Refused> {
+  async function readText(arrival: HttpArrival, request: HttpRequest): Promise<string | Refused> {
     const room = createRoom(() => loadOf(request, request.outlet))
     let discarded: IdReader | undefined
     const body = await arrival.read({
@@ -232,7 +232,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     }
   }
 
-  async function servePage(arrival: Arrival, route: FoundRoute): Promise<void> {
+  async function servePage(arrival: HttpArrival, route: FoundRoute): Promise<void> {
     const { method, headers, raw, outlet } = arrival
     const active = {}
     inFlight.enter(active)
@@ -261,7 +261,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
 
   /** Finds what serves the path of a request: the metadata, a route of an extension, or the endpoint. */
-  async function routed(arrival: Arrival): Promise<void> {
+  async function routed(arrival: HttpArrival): Promise<void> {
     const { method, url, headers, outlet, endpoint } = arrival
     const metadata =
       resource && method !== 'POST' ? metadataResponse(resource, method, url, headers) : undefined

@@ -11,7 +11,7 @@ import { assertOptions } from '../../errors.ts'
 import { type Body, type BodyBounds, readNodeBody } from '../../lib/body.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { HttpHeaders, HttpResponse, Outlet } from '../port.ts'
-import type { Arrival } from './arrival.ts'
+import type { HttpArrival } from './arrival.ts'
 import type { Exchange } from './exchange.ts'
 import { JSON_HEADERS } from './line.ts'
 import { sendResponse } from './route.ts'
@@ -47,7 +47,7 @@ export function createNodeHandler(
 }
 
 // A class, for the same reason as `HttpLine`: it is created for every request.
-class NodeArrival implements Arrival {
+class NodeArrival implements HttpArrival {
   readonly #req: NodeRequest
   readonly #res: ServerResponse
   readonly method: string

@@ -14,7 +14,7 @@ import { pipeline } from 'node:stream/promises'
 import { misuse, RondoError } from '../../errors.ts'
 import { inTime } from '../../tool/hook.ts'
 import type { HttpResponse, Route } from '../port.ts'
-import type { Arrival, Room } from './arrival.ts'
+import type { HttpArrival, Room } from './arrival.ts'
 import { refusal } from './line.ts'
 
 /** How long a handler may take to return its response. */
@@ -28,7 +28,7 @@ export interface FoundRoute {
 
 /** Returns the route that serves a request, if there is one. */
 export function findRoute(
-  { url, headers, scheme }: Arrival,
+  { url, headers, scheme }: HttpArrival,
   find: (path: string) => Route | undefined,
 ): FoundRoute | undefined {
   const host = headers.host ?? headers[':authority'] ?? 'localhost'
@@ -56,7 +56,7 @@ interface RouteContext {
 
 /** Serves a route: admit, read, call. Never rejects. */
 export async function serveRoute(
-  arrival: Arrival,
+  arrival: HttpArrival,
   { route, url }: FoundRoute,
   { admit, busy, room, onError, routeMs = ROUTE_MS }: RouteContext,
 ): Promise<Response> {
@@ -85,7 +85,7 @@ export async function serveRoute(
   }
 }
 
-function refuse(arrival: Arrival, response: HttpResponse): Response {
+function refuse(arrival: HttpArrival, response: HttpResponse): Response {
   arrival.abandon()
   return toResponse(response)
 }
@@ -105,7 +105,7 @@ export function toResponse({ status, headers, body }: HttpResponse): Response {
 
 /** Undefined if the platform cannot represent the request: the method `TRACE`, for example. */
 function toRequest(
-  { method, headers, raw }: Arrival,
+  { method, headers, raw }: HttpArrival,
   url: URL,
   bytes: Uint8Array,
   signal: AbortSignal,
