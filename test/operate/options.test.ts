@@ -23,7 +23,10 @@ describe('createServer', () => {
     [{ health: '/a' }, 'health is an option of listen, not of createServer: server.listen({ health })'],
     [{ dev: 'false' }, 'createServer: dev must be true or false; got "false".'],
     [{ logAuthorErrors: 'no' }, 'createServer: logAuthorErrors must be true or false; got "no".'],
-    [{ addressHeader: true }, 'addressHeader must be the name of a header, such as x-forwarded-for.'],
+    [
+      { addressHeader: true },
+      'createServer: addressHeader must be the name of a header, such as x-forwarded-for; got true.',
+    ],
     ...['a.example', ['https://a.example'], ['*.a.example'], ['a.example/mcp'], [7]].map(
       (allowedHosts): [object, string] => [
         { allowedHosts },
@@ -41,8 +44,8 @@ describe('createServer', () => {
     [{ store: null }, 'createServer: store is null. Leave it out for its default.'],
     [{ tasks: { leaseMS: 1 } }, 'createServer: tasks has no option "leaseMS". Did you mean "leaseMs"?'],
     [{ tasks: true }, 'createServer: tasks takes an object with options; got a boolean.'],
-    [{ limits: { maxRound: 1 } }, 'There is no limit named "maxRound". Did you mean "maxRounds"?'],
-    [{ sessions: { idle: 1 } }, 'There is no session option named "idle".'],
+    [{ limits: { maxRound: 1 } }, 'createServer: limits has no option "maxRound". Did you mean "maxRounds"?'],
+    [{ sessions: { idle: 1 } }, 'createServer: sessions has no option "idle".'],
   ])('refuses %j: %s', (options, message) => {
     expect(() => make(options)).toThrow(new TypeError(message))
   })
@@ -135,7 +138,7 @@ describe('listen', () => {
     [{ port: Number.NaN }, `${PORT}; got NaN. Is an environment variable missing?`],
     [{ port: 'http' }, `${PORT}; got "http".`],
     [{ port: '' }, `${PORT}; got "".`],
-    [{ graceMs: -1 }, 'graceMs must be a number of 0 or more.'],
+    [{ graceMs: -1 }, 'listen: graceMs must be a number of 0 or more; got -1.'],
     [{ path: 'mcp' }, `path must begin with a slash, such as /mcp, or be '*' for every path; got "mcp".`],
   ])('refuses %j: %s', async (options, message) => {
     await expect(make({}).listen(options as never)).rejects.toThrow(new TypeError(message))
@@ -225,7 +228,10 @@ describe('connect', () => {
     [{ answer: {} }, 'connect has no option "answer". Did you mean "answers"?'],
     [{ timeout: 5 }, 'connect has no option "timeout". Did you mean "timeoutMs"?'],
     [{ maxRounds: -1 }, 'connect: maxRounds must be a number of 0 or more; got -1.'],
-    [{ timeoutMs: Number.NaN }, 'connect: timeoutMs must be a number of 0 or more; got NaN.'],
+    [
+      { timeoutMs: Number.NaN },
+      'connect: timeoutMs must be a number of 0 or more; got NaN. Is an environment variable missing?',
+    ],
     [{ headers: null }, 'connect: headers is null. Leave it out for its default.'],
     [null, 'connect takes an object with options; got null.'],
   ])('refuses %j: %s', async (options, message) => {

@@ -314,29 +314,6 @@ export function misuse(message: string, options?: { cause?: unknown }): TypeErro
   return error
 }
 
-/**
- * Refuses options that do not exist, which JavaScript would ignore, and null, which is no default. `others` are names that
- * other libraries have for these options.
- */
-export function assertOptions(
-  of: string,
-  given: unknown,
-  known: Readonly<Record<string, unknown>>,
-  others: Readonly<Record<string, string>> = {},
-): void {
-  if (given === undefined) return
-  if (typeof given !== 'object' || given === null)
-    throw misuse(`${of} takes an object with options; got ${given === null ? 'null' : `a ${typeof given}`}.`)
-  for (const [name, value] of Object.entries(given)) {
-    if (value === undefined) continue
-    if (!Object.hasOwn(known, name)) {
-      const meant = Object.hasOwn(others, name) ? ` Did you mean "${others[name]}"?` : didYouMean(name, known)
-      throw misuse(`${of} has no option "${name}".${meant}`)
-    }
-    if (value === null) throw misuse(`${of}: ${name} is null. Leave it out for its default.`)
-  }
-}
-
 /** A sentence with the option that was probably meant, or nothing. */
 export function didYouMean(name: string, known: object): string {
   const names = Object.keys(known)

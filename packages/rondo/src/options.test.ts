@@ -52,6 +52,12 @@ describe('a definition of options', () => {
     expect(TEAPOT.read(undefined).brewMs).toBe(180_000)
   })
 
+  it('picks its options from an object that has others too', () => {
+    expect(TEAPOT.pick({ litres: 2, colour: 'red' })).toMatchObject({ litres: 2, lid: true })
+    expect(TEAPOT.pick({ colour: 'red' })).not.toHaveProperty('colour')
+    expect(() => TEAPOT.pick({ lid: 1, colour: 'red' })).toThrow('lid must be true or false')
+  })
+
   it.each<[unknown, string]>([
     [null, 'createTeapot takes an object with options; got null.'],
     [3, 'createTeapot takes an object with options; got a number.'],
@@ -63,7 +69,10 @@ describe('a definition of options', () => {
     [{ name: 7 }, 'createTeapot: name must be a string; got 7.'],
     [{ lid: 'false' }, 'createTeapot: lid must be true or false; got "false".'],
     [{ brewMs: '3' }, 'createTeapot: brewMs must be a number from 0 to 600000; got "3".'],
-    [{ brewMs: Number.NaN }, 'createTeapot: brewMs must be a number from 0 to 600000; got NaN.'],
+    [
+      { brewMs: Number.NaN },
+      'createTeapot: brewMs must be a number from 0 to 600000; got NaN. Is an environment variable missing?',
+    ],
     [{ brewMs: 600_001 }, 'createTeapot: brewMs must be a number from 0 to 600000; got 600001.'],
     [{ leaf: 'mint' }, 'createTeapot: leaf must be one of green, black; got "mint".'],
     [{ onWhistle: {} }, 'createTeapot: onWhistle must be a function; got an object.'],
@@ -99,6 +108,10 @@ describe('a number', () => {
     [-1, false],
   ])('of 0 or more may be %d: %s', (value, valid) => {
     expect(number().mustBe?.(value)).toBe(valid ? undefined : 'a number of 0 or more')
+  })
+
+  it('that must be whole refuses a fraction', () => {
+    expect(number(1, { whole: true, max: 9 }).mustBe?.(1.5)).toBe('a whole number from 0 to 9')
   })
 
   it('that must be finite refuses Infinity', () => {

@@ -38,6 +38,8 @@ export interface OptionSet<D extends OptionDefinitions = OptionDefinitions> {
   assert(given: unknown, of?: string): void
   /** Checks the options, and returns them with their defaults. */
   read(given: unknown, of?: string): OptionValues<D>
+  /** Like `read`, for an object that has other options too; these are ignored. */
+  pick(given: object, of?: string): OptionValues<D>
 }
 
 /** The defaults of all options. */
@@ -60,16 +62,19 @@ export function defineOptions<D extends OptionDefinitions>(
   others: Readonly<Record<string, string>> = {},
 ): OptionSet<D> {
   const assert = (given: unknown, of = name): void => assertOptions(of, given, table, others)
+  const read = (given: unknown, of?: string): OptionValues<D> => {
+    assert(given, of)
+    const values = (given ?? {}) as Readonly<Record<string, unknown>>
+    const entries = Object.entries(table).map(([key, { initial }]) => [key, values[key] ?? initial])
+    return Object.fromEntries(entries) as OptionValues<D>
+  }
   const set: OptionSet<D> = {
     of: name,
     table,
     assert,
-    read(given, of) {
-      assert(given, of)
-      const values = (given ?? {}) as Readonly<Record<string, unknown>>
-      const entries = Object.entries(table).map(([key, { initial }]) => [key, values[key] ?? initial])
-      return Object.fromEntries(entries) as OptionValues<D>
-    },
+    read,
+    pick: (given, of) =>
+      read(Object.fromEntries(Object.entries(given).filter(([key]) => Object.hasOwn(table, key))), of),
   }
   sets.push(set)
   return set
@@ -95,7 +100,9 @@ function assertOptions(
     const path = `${of}${of.includes(': ') ? '.' : ': '}${name}`
     if (value === null) throw misuse(`${path} is null. Leave it out for its default.`)
     const wanted = option.mustBe?.(value)
-    if (wanted !== undefined) throw misuse(`${path} must be ${wanted}; got ${show(value)}.`)
+    if (wanted === undefined) continue
+    const unset = Number.isNaN(value) ? ' Is an environment variable missing?' : ''
+    throw misuse(`${path} must be ${wanted}; got ${show(value)}.${unset}`)
   }
 }
 
@@ -106,30 +113,30 @@ function show(value: unknown): string {
   return typeof value === 'function' ? 'a function' : String(value)
 }
 
-interface Range {
+export interface Range {
   readonly min?: number
   readonly max?: number
   /** Refuses Infinity. */
   readonly finite?: true
+  readonly whole?: true
 }
 
 export function number(initial: number, range?: Range): Option<number>
 export function number(initial?: undefined, range?: Range): Option<number | undefined>
 export function number(
   initial?: number,
-  { min = 0, max = Number.POSITIVE_INFINITY, finite }: Range = {},
+  { min = 0, max = Number.POSITIVE_INFINITY, finite, whole }: Range = {},
 ): Option<number | undefined> {
+  const kind = whole ? 'whole number' : finite ? 'finite number' : 'number'
   const wanted =
-    max === Number.POSITIVE_INFINITY
-      ? `a ${finite ? 'finite ' : ''}number of ${min} or more`
-      : `a number from ${min} to ${max}`
-  return {
-    initial,
-    mustBe: (value) =>
-      typeof value === 'number' && value >= min && value <= max && (!finite || Number.isFinite(value))
-        ? undefined
-        : wanted,
-  }
+    max === Number.POSITIVE_INFINITY ? `a ${kind} of ${min} or more` : `a ${kind} from ${min} to ${max}`
+  const isValid = (value: unknown): boolean =>
+    typeof value === 'number' &&
+    value >= min &&
+    value <= max &&
+    (!finite || Number.isFinite(value)) &&
+    (!whole || Number.isInteger(value))
+  return { initial, mustBe: (value) => (isValid(value) ? undefined : wanted) }
 }
 
 /** A text such as 'false', from an environment variable, is refused: it would count as true. */

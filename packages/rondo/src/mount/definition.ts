@@ -13,9 +13,9 @@ export type FindPrincipal = (ctx: ServerContext) => Principal | undefined | Prom
 export type Implies = (granted: string, required: string) => boolean
 
 export interface RondoOptions extends HostOptions {
-  /** Returns the caller of a request. Default: `sub`, `iss` and the client of the verified token, else nobody. */
+  /** Identifies the caller of a request. Default: `extra.sub`, `extra.iss`, the client id and the scopes of `authInfo`, else anonymous. */
   principal?: FindPrincipal
-  /** True if a token with the scope `granted` may do what needs the scope `required`. Default: only equal scopes. */
+  /** `(granted, required)`: true if the scope `granted` includes the scope `required`. Default: equal scopes only. */
   implies?: Implies
 }
 
@@ -29,25 +29,32 @@ export interface SdkContext extends Context {
 }
 
 export interface CallbackOptions {
-  /** Sealed with every open call, and logged when a call that began under another version continues. */
+  /** Sealed with every open call, and logged when a call that began under another version continues. Default: none. */
   version?: string
-  /** Each state of a call is accepted once; the same request again gets the same reply. Needs a store. */
+  /** Each state of a call is accepted once; the same request again gets the same reply. Needs a store. Default: `false`. */
   once?: boolean
   /**
    * On a server that was passed to `rondo.tasks`. `auto`: a task if the client can follow one, rounds otherwise. `always`: only
-   * a task. Default: `never`, even after `ctx.background()`, because a tool is often created for each request, and a task
-   * outlives the request. Needs a store.
+   * a task. `never`: rounds, even after `ctx.background()`, because a tool is often created for each request, and a task
+   * outlives the request. `auto` and `always` need a store. Default: `never`.
    */
   task?: 'never' | 'auto' | 'always'
-  /** The lifetime of a task of this tool. */
+  /** How long a task of this tool lives. Default: `tasks.ttlMs`. */
   taskTtlMs?: number
-  /** The interval at which clients should poll a task of this tool. */
+  /** How often clients should poll a task of this tool. Default: `tasks.pollMs`. */
   taskPollMs?: number
-  /** Checks the events of hooks before they take them, by the name of the hook. It runs where the event is delivered. */
+  /**
+   * Functions that check the events of hooks before they take them, by the name of the hook. A function runs where the event is
+   * delivered. Default: no check.
+   *
+   * @see docs/guide/outside-events.md#refusing-an-event
+   */
   accept?: Readonly<Record<string, AcceptEvent>>
   /**
-   * The scopes that the caller's token needs, in every round and for the task: a list, or a function of the arguments (of the URI or
-   * the variables, for a resource). Not checked without HTTP.
+   * The scopes that the caller's token must have, in every round and for the task: a list, or a function of the arguments (of the URI
+   * or the variables, for a resource). Not checked without HTTP. Default: none.
+   *
+   * @see docs/guide/10-official-server.md#scopes
    */
   // biome-ignore lint/suspicious/noExplicitAny: a callback's arguments are those of its registration
   scopes?: Scopes<any>

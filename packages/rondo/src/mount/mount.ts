@@ -16,12 +16,23 @@ import type {
   Variables,
 } from '@modelcontextprotocol/server'
 import type { EventDelivery, HookView } from '../carry/task/hook.ts'
-import { assertOptions, misuse } from '../errors.ts'
+import { misuse } from '../errors.ts'
 import { isMissing } from '../lib/package.ts'
 import { createLog } from '../log/log.ts'
+import {
+  callable,
+  defineOptions,
+  flag,
+  number,
+  type OptionSet,
+  type OptionsOf,
+  unchecked,
+} from '../options.ts'
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
+import { readTaskOptions, resolveLimits, SHARED_OPTIONS } from '../serve/options.ts'
+import { POLL_RANGE, TTL_RANGE } from '../tool/registry.ts'
 import { assertAccept, type InputRequired } from '../tool/target.ts'
 import { besideOurs, type VerifyState } from './call.ts'
 import type { CallbackOptions, Definition, RondoOptions, SdkContext } from './definition.ts'
@@ -93,59 +104,29 @@ export interface Rondo {
   close(): Promise<void>
 }
 
-const TASK_OPTIONS: Readonly<Record<keyof NonNullable<RondoOptions['tasks']>, true>> = {
-  ttlMs: true,
-  maxTtlMs: true,
-  pollMs: true,
-  concurrency: true,
-  tools: true,
-  related: true,
-  maxPieceBytes: true,
-  maxJournalBytes: true,
-  maxOpen: true,
-  maxEnded: true,
-  maxEndedBytes: true,
-  onEvent: true,
-  leaseMs: true,
-}
+const OPTIONS = defineOptions('createRondo', {
+  ...SHARED_OPTIONS,
+  audience: unchecked(),
+  principal: callable(),
+  implies: callable(),
+} satisfies OptionsOf<RondoOptions>)
 
-const RONDO_OPTIONS: Readonly<Record<keyof RondoOptions, true>> = {
-  audience: true,
-  principal: true,
-  implies: true,
-  keys: true,
-  eras: true,
-  dev: true,
-  limits: true,
-  store: true,
-  tasks: true,
-  continuation: true,
-  maxRoundMs: true,
-  shed: true,
-  log: true,
-  logAuthorErrors: true,
-  telemetry: true,
-  instance: true,
-  now: true,
-  restTimer: true,
-  skipSleep: true,
-  randomId: true,
-}
+const VERSIONED = {
+  version: unchecked(),
+  once: flag(false),
+  scopes: unchecked(),
+} satisfies OptionsOf<Versioned>
 
-const VERSIONED: Readonly<Record<keyof Versioned, true>> = { version: true, once: true, scopes: true }
-
-const CALLBACK_OPTIONS: Readonly<
-  Record<FlowMethod, readonly [of: string, known: Readonly<Record<string, true>>]>
-> = {
-  'tools/call': [
-    'rondo.tool',
-    { ...VERSIONED, task: true, taskTtlMs: true, taskPollMs: true, accept: true } satisfies Record<
-      keyof CallbackOptions,
-      true
-    >,
-  ],
-  'prompts/get': ['rondo.prompt', VERSIONED],
-  'resources/read': ['rondo.resource', VERSIONED],
+const CALLBACK_OPTIONS: Readonly<Record<FlowMethod, OptionSet>> = {
+  'tools/call': defineOptions('rondo.tool', {
+    ...VERSIONED,
+    task: unchecked(),
+    taskTtlMs: number(undefined, TTL_RANGE),
+    taskPollMs: number(undefined, POLL_RANGE),
+    accept: unchecked(),
+  } satisfies OptionsOf<CallbackOptions>),
+  'prompts/get': defineOptions('rondo.prompt', VERSIONED),
+  'resources/read': defineOptions('rondo.resource', VERSIONED),
 }
 
 /**
@@ -171,13 +152,14 @@ export function createRondo(given: RondoOptions): Rondo {
       'rondo/sdk needs the package "@modelcontextprotocol/server": run npm install @modelcontextprotocol/server',
     )
   }
-  assertOptions('createRondo', given, RONDO_OPTIONS)
+  OPTIONS.assert(given)
   if (typeof given?.audience !== 'string' || given.audience === '') {
     throw misuse(
       "createRondo needs an audience, the name of your service: createRondo({ audience: 'tracker' })",
     )
   }
-  assertOptions('createRondo: tasks', given.tasks, TASK_OPTIONS)
+  readTaskOptions(given.tasks, 'createRondo: tasks')
+  resolveLimits(given.limits, 'createRondo: limits')
   if (given.tasks?.tools) {
     throw misuse(
       'tasks: { tools: true } is an option of createServer. On an official server, clients without tasks are served in rounds.',
@@ -227,8 +209,8 @@ export function createRondo(given: RondoOptions): Rondo {
   /** The official server passes the context last: alone, after the arguments, or after URI and variables. */
   const wrap = (method: FlowMethod, handler: Definition['handler'], given: CallbackOptions = {}): never => {
     logged('A callback cannot be created', () => {
-      assertOptions(CALLBACK_OPTIONS[method][0], given, CALLBACK_OPTIONS[method][1])
-      assertAccept(CALLBACK_OPTIONS[method][0], given.accept)
+      CALLBACK_OPTIONS[method].assert(given)
+      assertAccept(CALLBACK_OPTIONS[method].of, given.accept)
       assertTerms(given, options.store !== undefined)
       assertScopeOption(given.scopes)
     })

@@ -9,7 +9,6 @@
 import type { McpServer, RegisteredTool, ServerContext, StandardSchemaV1 } from '@modelcontextprotocol/server'
 import { misuse } from '../errors.ts'
 import { TASKS_EXTENSION } from '../protocol/reply.ts'
-import { assertTaskTimes } from '../tool/registry.ts'
 import type { CallbackOptions, Definition } from './definition.ts'
 
 export type TaskAction = 'get' | 'update' | 'cancel'
@@ -50,8 +49,7 @@ const ANY_PARAMS: StandardSchemaV1<unknown, { taskId?: unknown }> = {
 
 type Register = (name: string, config: unknown, callback: object) => RegisteredTool
 
-export function assertTerms({ once, task, taskTtlMs, taskPollMs }: CallbackOptions, hasStore: boolean): void {
-  assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
+export function assertTerms({ once, task }: CallbackOptions, hasStore: boolean): void {
   if (hasStore || (once !== true && (task === undefined || task === 'never'))) return
   throw misuse(`The option "${once ? 'once' : 'task'}" needs a store: createRondo({ …, store })`)
 }

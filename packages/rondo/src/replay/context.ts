@@ -3,7 +3,8 @@
  * from the flow's seed and so the same on every replay, a notification, or a fact about the request.
  */
 
-import { assertOptions, InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
+import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
+import { defineOptions, flag, type Option, type OptionsOf, unchecked } from '../options.ts'
 import { supports } from '../protocol/common/request.ts'
 import { LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type {
@@ -81,7 +82,7 @@ class RunContext implements Context {
       key,
       async () => {
         assertCall('confirm', key, message)
-        if (options !== undefined) assertOptions(`The question "${key}"`, options, CONFIRM_OPTIONS)
+        if (options !== undefined) CONFIRM_OPTIONS.assert(options, `The question "${key}"`)
         const outcome = (await ask(
           this.#run,
           key,
@@ -95,13 +96,13 @@ class RunContext implements Context {
   readonly visit: Context['visit'] = (key, page) =>
     this.#question(key, async () => {
       assertCall('visit', key, page)
-      assertOptions(`The question "${key}"`, page, VISIT_OPTIONS)
+      VISIT_OPTIONS.assert(page, `The question "${key}"`)
       contentOf(key, (await ask(this.#run, key, urlQuestion(page), page.within)) as Outcome<unknown>)
     })
   readonly sample: Context['sample'] = (key, params, options) =>
     this.#question(key, async () => {
       assertCall('sample', key, params)
-      if (options !== undefined) assertOptions(`The question "${key}"`, options, SAMPLE_OPTIONS)
+      if (options !== undefined) SAMPLE_OPTIONS.assert(options, `The question "${key}"`)
       const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
       return message as never
@@ -121,7 +122,7 @@ class RunContext implements Context {
     this.#operate('effect', key, async (effect) => {
       assertCall('effect', key, fn)
       const unread = questionsBefore(this.#run, effect)
-      if (options !== undefined) assertOptions(`The effect "${key}"`, options, EFFECT_OPTIONS)
+      if (options !== undefined) EFFECT_OPTIONS.assert(options, `The effect "${key}"`)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (): unknown => {
@@ -142,7 +143,7 @@ class RunContext implements Context {
   readonly offer: Context['offer'] = (key, question) => {
     throwIfNested(this.#run, `offer "${String(key)}"`)
     assertCall('offer', key, question)
-    assertOptions(`The offer "${key}"`, question, QUESTION_OPTIONS)
+    QUESTION_OPTIONS.assert(question, `The offer "${key}"`)
     return openOffer(this.#run, key, question) as Offer<never>
   }
   readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
@@ -205,7 +206,7 @@ class RunContext implements Context {
   #elicit(method: 'ask' | 'elicit', key: string, question: Question): Promise<Outcome<unknown>> {
     const { limits } = this.#run
     assertCall(method, key, question)
-    assertOptions(`The question "${key}"`, question, QUESTION_OPTIONS)
+    QUESTION_OPTIONS.assert(question, `The question "${key}"`)
     return ask(this.#run, key, formQuestion(question, limits), question.within) as Promise<Outcome<unknown>>
   }
 
@@ -252,17 +253,21 @@ function describeType(value: unknown): string {
 }
 
 // A misspelt name would be ignored, and with it the promise of `once` or of a time limit.
-const QUESTION_OPTIONS: Readonly<Record<keyof Question, true>> = {
-  message: true,
-  schema: true,
-  within: true,
-  allowSecretLike: true,
-  orArgument: true,
-}
-const VISIT_OPTIONS = { message: true, url: true, within: true }
-const CONFIRM_OPTIONS: Readonly<Record<keyof ConfirmOptions, true>> = { within: true, label: true }
-const SAMPLE_OPTIONS: Readonly<Record<keyof Within, true>> = { within: true }
-const EFFECT_OPTIONS: Readonly<Record<keyof EffectOptions, true>> = { once: true }
+const within: Option<Within['within']> = unchecked()
+const QUESTION_OPTIONS = defineOptions('ask', {
+  message: unchecked(),
+  schema: unchecked(),
+  within,
+  allowSecretLike: unchecked(),
+  orArgument: unchecked(),
+} satisfies OptionsOf<Question>)
+const VISIT_OPTIONS = defineOptions('visit', { message: unchecked(), url: unchecked(), within })
+const CONFIRM_OPTIONS = defineOptions('confirm', {
+  within,
+  label: unchecked(),
+} satisfies OptionsOf<ConfirmOptions>)
+const SAMPLE_OPTIONS = defineOptions('sample', { within } satisfies OptionsOf<Within>)
+const EFFECT_OPTIONS = defineOptions('effect', { once: flag(false) } satisfies OptionsOf<EffectOptions>)
 
 /** The argument of a step's function. */
 class WorkInfo implements StepInfo {

@@ -9,9 +9,10 @@
  * in time is never lost to the deadline.
  */
 
-import { assertOptions, EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
+import { EventExpired, EventRejected, misuse, RondoError } from '../errors.ts'
 import type { Found, WorkEntry } from '../journal/journal.ts'
 import { copyParsed } from '../lib/json.ts'
+import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Hook, HookOptions, Schema } from '../tool/context.ts'
 import { compileEvent, describeProblems } from '../tool/schema/schema.ts'
 import type { Compiled } from '../tool/schema/standard.ts'
@@ -21,7 +22,11 @@ import { append, arrivingOf, noteNews, noteReplayed, operate, type RunState, tak
 import { checkDuration, closeHookAt, fixDeadline, isOver, outlivesTask } from './wait.ts'
 import { copyJson, whyNotJson, work } from './work.ts'
 
-const OPTIONS: Readonly<Record<keyof HookOptions, true>> = { within: true, schema: true, about: true }
+const OPTIONS = defineOptions('hook', {
+  within: unchecked(),
+  schema: unchecked(),
+  about: unchecked(),
+} satisfies OptionsOf<HookOptions>)
 
 export async function openHook(
   run: RunState,
@@ -29,7 +34,7 @@ export async function openHook(
   options: HookOptions<Schema> = {},
 ): Promise<Hook<unknown>> {
   const { hooks } = run
-  assertOptions(`The hook "${key}"`, options, OPTIONS)
+  OPTIONS.assert(options, `The hook "${key}"`)
   const { schema, within, about } = options
   const notJson = whyNotJson(about)
   if (notJson !== undefined) throw misuse(`What the hook "${key}" is about must be plain JSON: ${notJson}.`)

@@ -5,8 +5,9 @@
 
 import type { CallFacts, CallReply } from '../carry/around.ts'
 import type { EventDelivery } from '../carry/task/hook.ts'
-import { assertOptions, misuse, RondoError } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
+import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Principal } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { EngineStore, Store } from '../store/store.ts'
@@ -94,13 +95,13 @@ interface Owned<T> {
   readonly value: T
 }
 
-const PARTS: Readonly<Record<keyof Extension, true>> = {
-  name: true,
-  routes: true,
-  methods: true,
-  around: true,
-  attach: true,
-}
+const PARTS = defineOptions('server.use', {
+  name: unchecked(),
+  routes: unchecked(),
+  methods: unchecked(),
+  around: unchecked(),
+  attach: unchecked(),
+} satisfies OptionsOf<Extension>)
 
 export function createExtensions({ host, name, deliver, reserved }: ExtensionsOptions): Extensions {
   const names = new Set<string>()
@@ -216,7 +217,7 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
 }
 
 function nameOf(extension: unknown): string {
-  assertOptions('An extension', extension, PARTS)
+  PARTS.assert(extension, 'An extension')
   const { name } = (extension ?? {}) as Partial<Extension>
   if (typeof name === 'string' && /^[\w.@/-]{1,64}$/.test(name)) return name
   throw misuse(

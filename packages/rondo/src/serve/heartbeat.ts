@@ -15,7 +15,6 @@
 import { placeOf, subjectOf } from '../carry/carrier.ts'
 import type { FlowHost, RunningRound } from '../carry/host.ts'
 import { justAbove } from '../carry/push.ts'
-import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import type { SlowHandlers, WatchedCall } from './port.ts'
 
@@ -53,8 +52,6 @@ export interface WatchSettings {
   readonly every: Every
   readonly onError: (error: unknown) => void
 }
-
-export const HEARTBEAT_MS = 5_000
 
 const TICKS = 4
 
@@ -107,13 +104,7 @@ export function createWatch({
 }
 
 /** A longer timer would fire at once. */
-const MAX_INTERVAL = 2 ** 31 - 1
-
-export function assertInterval(name: string, value: unknown, least: 0 | 1): void {
-  if (value === undefined || (typeof value === 'number' && value >= least && value <= MAX_INTERVAL)) return
-  const off = least === 0 ? ', or 0 for never' : ''
-  throw misuse(`${name} must be a number of milliseconds from 1 to ${MAX_INTERVAL}${off}.`)
-}
+export const MAX_INTERVAL: number = 2 ** 31 - 1
 
 /** What one call has sent so far, as far as its heartbeat needs it. */
 export class Pulse {

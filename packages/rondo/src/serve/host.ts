@@ -26,35 +26,23 @@ import { createCodecs } from '../protocol/revisions.ts'
 import type { Scope } from '../replay/input.ts'
 import { deriveBytes, digest } from '../seal/envelope.ts'
 import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
-import { createLeaseEngine, LEASE_MS } from '../store/engine/lease-engine.ts'
+import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
-import { assertTaskTimes } from '../tool/registry.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
-import { assertEras, REVISIONS, resolveLimits, type ServerOptions } from './options.ts'
+import {
+  assertEras,
+  REVISIONS,
+  readTaskOptions,
+  resolveLimits,
+  type ServerOptions,
+  type SharedOptions,
+  type TaskSettings,
+} from './options.ts'
 import { watchStore } from './store-watch.ts'
 
-type Shared =
-  | 'keys'
-  | 'eras'
-  | 'dev'
-  | 'limits'
-  | 'store'
-  | 'tasks'
-  | 'continuation'
-  | 'maxRoundMs'
-  | 'shed'
-  | 'log'
-  | 'logAuthorErrors'
-  | 'telemetry'
-  | 'instance'
-  | 'now'
-  | 'restTimer'
-  | 'skipSleep'
-  | 'randomId'
-
-export interface HostOptions extends Pick<ServerOptions, Shared> {
-  /** The service for which states are sealed. All instances of a service use the same. */
+export interface HostOptions extends SharedOptions {
+  /** The service that states are sealed for; the same on all instances of one service. */
   audience: string
 }
 
@@ -111,7 +99,7 @@ export function createHost(
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(watched, platform, log),
     tasks: createTaskHost(watched, { log, instance, observer, placeOf, toolOf, now: platform.now, isSaid }),
-    leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
+    leaseMs: readTaskOptions(options.tasks).leaseMs,
     store: storeWatch?.store,
     epoch: storeWatch ? recallEpoch(storeWatch.store.once) : async () => undefined,
     storeWatch,
@@ -196,9 +184,6 @@ function assertStore(store: unknown): void {
 // The log shows what an operator must know of the engine: tasks that were claimed, taken over, lost or given up, turns that
 // threw, and a store that cannot be reached, at most once a minute.
 
-const DAY_MS = 86_400_000
-const MAX_PIECE_BYTES = 16 * 1024 * 1024
-
 interface TaskWork {
   /** Starts to run turns, unless it has started or this process is draining. */
   start(): void
@@ -222,21 +207,20 @@ interface TaskReports {
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
 
 function createTaskHost(
-  { store, tasks = {} }: Pick<ServerOptions, 'store' | 'tasks'>,
+  { store, tasks: given }: Pick<ServerOptions, 'store' | 'tasks'>,
   reports: TaskReports,
 ): TaskHost | undefined {
+  const tasks = readTaskOptions(given)
   const { log, instance, observer } = reports
-  assertTaskTimes({ ttl: ['tasks.ttlMs', tasks.ttlMs], poll: ['tasks.pollMs', tasks.pollMs] })
-  assertTaskTimes({ ttl: ['tasks.maxTtlMs', tasks.maxTtlMs] })
   const tools = toToolTerms(tasks.tools)
   if (!store && tools) throw misuse('tasks: { tools: true } needs a store: createServer({ store, … })')
   if (!store) return undefined
-  const { ttlMs = DAY_MS, maxTtlMs = 30 * DAY_MS, pollMs = 1000, maxPieceBytes = MAX_PIECE_BYTES } = tasks
+  const { ttlMs, maxTtlMs, pollMs, maxPieceBytes } = tasks
   // Counting costs a query, so it is done only for a listener.
-  const statsMs = tasks.onEvent || observer?.queue ? undefined : 0
+  const isCounted = tasks.onEvent !== undefined || observer?.queue !== undefined
   const { maxOpen: maxOpenTasks, maxEnded: maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = tasks
   const logged = logTaskEvents(log, reports, tasks.onEvent)
-  const observe = observer && observeTaskEvents(observer, reports, tasks.concurrency ?? CONCURRENCY)
+  const observe = observer && observeTaskEvents(observer, reports, tasks.concurrency)
   const onEvent: EmitEngineEvent = observe
     ? (event, task) => {
         logged(event, task)
@@ -244,16 +228,15 @@ function createTaskHost(
       }
     : logged
   const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes }
-  const settings = { ...limits, onEvent, leaseMs, statsMs, worker: instance }
-  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined))
+  const settings = { ...limits, onEvent, leaseMs, worker: instance, ...(isCounted ? {} : { statsMs: 0 }) }
   return {
-    engine: 'createEngine' in store ? store.createEngine(given) : createLeaseEngine(store, given),
+    engine: 'createEngine' in store ? store.createEngine(settings) : createLeaseEngine(store, settings),
     ttlMs,
     maxTtlMs,
     pollMs,
     maxPieceBytes,
     tools,
-    related: tasks.related === true,
+    related: tasks.related,
   }
 }
 
@@ -262,8 +245,8 @@ const TOOL_WAIT_MS = 25_000
 /** Hosts give up on a call after a minute. */
 const MAX_TOOL_WAIT_MS = 55_000
 
-function toToolTerms(tools: NonNullable<ServerOptions['tasks']>['tools']): TaskHost['tools'] {
-  if (tools === undefined || tools === false) return undefined
+function toToolTerms(tools: TaskSettings['tools']): TaskHost['tools'] {
+  if (tools === false) return undefined
   if (tools !== true && (typeof tools !== 'object' || tools === null))
     throw misuse(`tasks.tools must be true, false or { waitMs }; got ${JSON.stringify(tools)}.`)
   const { waitMs = TOOL_WAIT_MS } = tools === true ? {} : tools
@@ -274,9 +257,9 @@ function toToolTerms(tools: NonNullable<ServerOptions['tasks']>['tools']): TaskH
 export function createTaskWork(
   host: FlowHost,
   find: FindTarget,
-  { tasks = {} }: Pick<ServerOptions, 'tasks'>,
+  { tasks }: Pick<ServerOptions, 'tasks'>,
 ): TaskWork {
-  const { concurrency = CONCURRENCY } = tasks
+  const { concurrency } = readTaskOptions(tasks)
   if (!host.tasks || concurrency === 0) return NO_WORK
   const { engine } = host.tasks
   const run = createRunTurn(host, host.tasks, find)
@@ -300,9 +283,6 @@ export function createTaskWork(
     },
   }
 }
-
-/** Turns that a process runs at the same time. */
-const CONCURRENCY = 16
 
 /** Tells telemetry of the queue, of what interrupts tasks, and of their ends. */
 function observeTaskEvents(

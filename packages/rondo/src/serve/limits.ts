@@ -16,7 +16,9 @@ import type { Socket, Server as SocketServer } from 'node:net'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { misuse, RondoError } from '../errors.ts'
 import { JSON_LIMITS } from '../lib/json.ts'
+import { defineOptions, number, type OptionSet, type OptionsOf } from '../options.ts'
 import { principalTag } from '../seal/state.ts'
+import { MAX_INTERVAL } from './heartbeat.ts'
 import type { Loads, ShareOf } from './port.ts'
 
 interface Overload {
@@ -93,42 +95,71 @@ function networkOf(address: string): string {
   return groups.map((group) => group.replace(/^0+(?=.)/, '').toLowerCase()).join(':')
 }
 
+/** Limits and intervals of an HTTP entrance. */
+export interface HttpLimits {
+  /** Concurrent subscriptions; then `LIMIT_SUBSCRIPTIONS`. Default: 1024. */
+  maxSubscriptions?: number
+  /** Subscriptions of one authenticated caller, or of one address if unauthenticated. Default: 256. */
+  maxSubscriptionsPerCaller?: number
+  /** Size of what one subscription names (URIs and task ids), counted as 64 bytes per entry and two per character. Default: 64 KiB. */
+  maxSubscriptionBytes?: number
+  /** The interval of keep-alive comments on an open stream. Default: 15 s. */
+  keepAliveMs?: number
+  /**
+   * How long a call may be silent before it sends a heartbeat, which may be late by a quarter of that time: progress if the client
+   * asked for it, a comment on the stream otherwise; 0 for never. Default: 5 s.
+   */
+  heartbeatMs?: number
+  /** Bytes that a client may leave unread before progress is dropped and a subscription is closed. Default: 1 MiB. */
+  maxBacklogBytes?: number
+}
+
+export const HTTP_LIMITS: OptionSet<OptionsOf<Required<HttpLimits>>> = defineOptions('listen', {
+  maxSubscriptions: number(1024),
+  maxSubscriptionsPerCaller: number(256),
+  maxSubscriptionBytes: number(65_536),
+  keepAliveMs: number(15_000, { min: 1, max: MAX_INTERVAL }),
+  heartbeatMs: number(5_000, { max: MAX_INTERVAL }),
+  maxBacklogBytes: number(1_048_576),
+})
+
 export interface WeightOptions {
-  /** How deep the JSON of a message may nest, 1000 at most. */
+  /**
+   * How deep the JSON of a message may nest, 1000 at most; then `LIMIT_JSON`. Beyond the default, a recursive schema may not be able to
+   * check a value, which is then refused as invalid. Default: 512.
+   */
   maxDepth?: number
-  /** What one message may weigh: roughly the bytes of memory that its JSON takes once it is parsed. */
+  /** The weight of one message, which is roughly the memory that its JSON takes once it is parsed; then `LIMIT_JSON`. Default: 16 MiB. */
   maxMessageWeight?: number
-  /** What everything in flight may weigh: bodies that are arriving, and the messages of calls that run. */
+  /**
+   * The weight of everything in flight: bodies that are arriving, and the messages of calls that run; then `LIMIT_IN_FLIGHT`. Messages
+   * below 8 KiB do not count. The default is safe for a heap of 512 MB; raise it with the heap. Default: 128 MiB.
+   */
   maxWeightInFlight?: number
-  /** The same for one caller: an authenticated one, or an address. */
+  /** The weight of everything in flight for one authenticated caller, or for one address if unauthenticated. Default: 64 MiB. */
   maxWeightInFlightPerCaller?: number
 }
 
-/** Deeper JSON would overflow the stack of some of what copies, checks or writes it. */
+/** Deeper JSON would overflow the stack of some code that copies, checks or writes it. */
 const DEEPEST = 1_000
 
 /** Safe for a heap of 512 MB, although handlers and schemas copy what they receive. */
-const WEIGHTS: Readonly<Required<WeightOptions>> = {
-  maxDepth: JSON_LIMITS.depth,
-  maxMessageWeight: JSON_LIMITS.weight,
-  maxWeightInFlight: 128 * 1_048_576,
-  maxWeightInFlightPerCaller: 64 * 1_048_576,
-}
+export const WEIGHTS: OptionSet<OptionsOf<Required<WeightOptions>>> = defineOptions('createServer', {
+  maxDepth: number(JSON_LIMITS.depth, { min: 1, max: DEEPEST }),
+  maxMessageWeight: number(JSON_LIMITS.weight, { min: 1 }),
+  maxWeightInFlight: number(128 * 1_048_576, { min: 1 }),
+  maxWeightInFlightPerCaller: number(64 * 1_048_576, { min: 1 }),
+})
 
 /** Lighter messages are not counted one by one: the connection that brings one takes more memory than it does. */
 export const FREE_WEIGHT = 8_192
 
 export function createLoads(given: WeightOptions & { retryAfterSeconds?: number } = {}): Loads {
-  const limitOf = (name: keyof WeightOptions): number => {
-    const value = given[name] ?? WEIGHTS[name]
-    const max = name === 'maxDepth' ? DEEPEST : Number.POSITIVE_INFINITY
-    if (typeof value === 'number' && value >= 1 && value <= max) return value
-    throw misuse(`${name} must be a number of 1 or more${name === 'maxDepth' ? `, ${DEEPEST} at most` : ''}.`)
-  }
-  const json = { depth: limitOf('maxDepth'), weight: limitOf('maxMessageWeight') }
+  const { maxDepth, maxMessageWeight, maxWeightInFlight, maxWeightInFlightPerCaller } = WEIGHTS.pick(given)
+  const json = { depth: maxDepth, weight: maxMessageWeight }
   // A message that is allowed at all has room when nothing else is there.
-  const ofOne = Math.max(limitOf('maxWeightInFlightPerCaller'), json.weight)
-  const ofAll = Math.max(limitOf('maxWeightInFlight'), ofOne)
+  const ofOne = Math.max(maxWeightInFlightPerCaller, json.weight)
+  const ofAll = Math.max(maxWeightInFlight, ofOne)
   const { retryAfterSeconds = 1 } = given
   const callers = new Map<string, number>()
   let total = 0

@@ -7,9 +7,20 @@ import type { MigrationMode } from '../carry/migration.ts'
 import { DRAFT_2026_V1, type DRAFT_VERSION } from '../drafts/draft-2026-v1/codec.ts'
 import { attachTurns } from '../drafts/turns/serve.ts'
 import type { TurnsOptions } from '../drafts/turns/turn-state.ts'
-import { assertOptions, didYouMean, misuse } from '../errors.ts'
+import { misuse } from '../errors.ts'
 import type { Every } from '../lib/clock.ts'
 import type { LogOptions } from '../log/log.ts'
+import {
+  callable,
+  defaultsOf,
+  defineOptions,
+  flag,
+  number,
+  type Option,
+  type OptionSet,
+  type OptionsOf,
+  unchecked,
+} from '../options.ts'
 import type { Codec } from '../protocol/codec.ts'
 import type { Observer } from '../protocol/observer.ts'
 import { CODECS, type PublishedEra } from '../protocol/revisions.ts'
@@ -17,143 +28,229 @@ import type { KeyRing, KeySource } from '../seal/key-ring.ts'
 import { STATE_LIMITS } from '../seal/state.ts'
 import type { AttachDraft } from '../session/older.ts'
 import type { SessionOptions } from '../session/options.ts'
+import { ENGINE_DEFAULTS } from '../store/engine/lease-engine.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CachePolicy } from '../tool/definition.ts'
+import { POLL_RANGE, TTL_RANGE } from '../tool/registry.ts'
 import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
-import { assertInterval } from './heartbeat.ts'
 import type { AdmissionOptions } from './http/admission.ts'
 import type { Authenticate } from './http/authenticate.ts'
-import type { FetchOptions } from './http/fetch.ts'
-import type { Shed, WeightOptions } from './limits.ts'
+import { BODY_OPTIONS, type FetchOptions } from './http/fetch.ts'
+import { HTTP_LIMITS, type HttpLimits, type Shed, WEIGHTS, type WeightOptions } from './limits.ts'
 import type { ChangeBus } from './port.ts'
 
-export interface HttpOptions extends AdmissionOptions {
-  /** Identifies the caller. Without it every caller is anonymous. */
+export interface HttpOptions extends AdmissionOptions, HttpLimits {
+  /**
+   * Identifies the caller; returns a principal, or a refusal with a status. `oauthResource` of `rondo/oauth` makes one. Default:
+   * every caller is anonymous.
+   *
+   * @see docs/guide/protect-a-server.md
+   */
   authenticate?: Authenticate
-  /** Subscriptions that may be open at once. */
-  maxSubscriptions?: number
-  /** Subscriptions that one caller may have open: an authenticated one, or an address. */
-  maxSubscriptionsPerCaller?: number
-  /** Bytes of the URIs and task ids that one subscription may name. */
-  maxSubscriptionBytes?: number
-  /** The header in which your proxy sends the caller's address, such as `x-forwarded-for`. Only behind a proxy that sets it. */
+  /**
+   * The header in which your proxy sends the caller's address, such as `x-forwarded-for`; its last entry counts. Set it only behind a
+   * proxy that sets the header. Default: the connection's address.
+   */
   addressHeader?: string
-  /** Interval of the keep-alive comments on an open stream. */
-  keepAliveMs?: number
-  /** How long a call may be silent before it sends a heartbeat; 0 for never. */
-  heartbeatMs?: number
-  /** Bytes that a client may leave unread before progress is dropped and a subscription is cut. */
-  maxBacklogBytes?: number
-  /** Receives errors that no client is told about. */
+  /** Receives errors that no client is told about. Default: none. */
   onError?: (error: unknown) => void
   /**
    * Receives the reason with which `authenticate` refuses a request, or the error with which it fails. `caller` stands for the
-   * address, if that is known.
+   * address, if that is known. Default: none.
    */
   onRefused?: (status: number, reason: string, caller?: string, error?: unknown) => void
-  /** The timer of heartbeats and keep-alives. */
+  /** The timer of heartbeats and keep-alives. Default: `setInterval`. */
   every?: Every
-  /** Clients of earlier eras get no session. */
+  /** Clients of earlier eras get no session. Default: `false`. */
   stateless?: boolean
-  /** Calls share no timer: on some platforms a timer of one request may not write to another. */
+  /** Calls share no timer: on some platforms a timer of one request may not write to another. Default: `false`. */
   isolated?: boolean
 }
 
-export interface ServerOptions
-  extends Omit<HttpOptions, 'onError' | 'onRefused' | 'every' | 'stateless' | 'isolated'>,
-    FetchOptions,
-    WeightOptions,
-    LogOptions,
-    DraftOptions {
-  /** The server's name: shown by clients, and the default `audience`. */
-  name: string
-  version: string
-  title?: string
-  /** How a model should use this server. */
-  instructions?: string
-  /** `name:base64,…`, a key source, or a ring. Default: the environment variable `RONDO_KEYS`, else a development key. */
+/** Options that `createServer` and `createRondo` have in common. */
+export interface SharedOptions extends LogOptions {
+  /**
+   * `name:base64,…`, a key source, or a ring. Default: the environment variable `RONDO_KEYS`, else a development key.
+   *
+   * @see docs/guide/05-keys.md
+   */
   keys?: string | KeySource | KeyRing
-  /** The service for which states are sealed. All instances of a service use the same. Default: `name`. */
-  audience?: string
-  /** Runs every round twice and reports the first difference; sends errors of handlers to the client. Default: false. */
-  dev?: boolean
-  /** `ctx.sleep` returns at once, as if the time had passed. Default: in development mode only. */
-  skipSleep?: boolean
-  limits?: Partial<FlowLimits>
-  /** Drops arguments that are not in the input schema before checking: some hosts add their own. Default: false. */
-  dropUnknownArguments?: boolean
-  /** A database that instances share, for tasks, single-use records and journals that are too large for a token. */
-  store?: Store | EngineStore
-  /** Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`. */
-  continuation?: MigrationMode
-  /** Hands a call back at its next step or ask once its round has run this long. Default: never. */
-  maxRoundMs?: number
-  /** Hands calls back at their next step or ask while this instance is overloaded. Default: never. */
-  shed?: Shed
-  /** Entries on one page of a list. Default: 1000. */
-  pageSize?: number
-  /** How long clients may cache lists. Default: a minute; `public` unless callers are authenticated. */
-  listCache?: CachePolicy
-  /**
-   * Which clients are served: those of 2026-07-28, those of 2025-11-25 and older, those of the draft in between.
-   * Default: all.
-   */
+  /** The clients to serve: `2026-07-28`, `2025-11-25` (and older), `DRAFT-2026-v1`. Default: all. */
   eras?: readonly Era[]
+  /** Runs every round twice and reports the first difference; sends handler errors to the client. Default: `false`. */
+  dev?: boolean
+  /** `ctx.sleep` returns at once, as if the time had passed; each skipped sleep is logged. Default: `dev`. */
+  skipSleep?: boolean
+  /** Limits of a flow. Default: those of the table below. */
+  limits?: Partial<FlowLimits>
   /**
-   * Sessions of clients up to 2025-11-25. With `false` they get none and cannot be asked. `server.fetch` has sessions only
-   * if this is set, because the platforms it is for share no memory between requests.
+   * A database that instances share. It keeps tasks and their hooks, single-use records, sessions and open calls of older clients, and
+   * journals that are too large for a token. Default: none.
+   *
+   * @see docs/reference/stores.md
    */
-  sessions?: SessionOptions | false
-  /** Carries changes between instances. Default: within this process. */
-  changes?: ChangeBus
+  store?: Store | EngineStore
+  /** Options of tasks. Default: those of the table below. */
   tasks?: TaskOptions
-  /** Observes rounds, tasks and other requests: `otel()` from `rondo/otel`, or an observer of your own. Default: none. */
+  /**
+   * Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`.
+   *
+   * @see docs/guide/13-drafts.md#moving-from-stored-to-sealed-state
+   */
+  continuation?: MigrationMode
+  /** Hands a call back at its next step or question once its round has run this long. Default: never. */
+  maxRoundMs?: number
+  /** `{ eventLoopDelayMs }` or a function: hands calls back at their next step or question while this instance is overloaded. Default: never. */
+  shed?: Shed
+  /**
+   * Observes rounds, tasks and other requests: `otel()` from `rondo/otel`, or an observer of your own. Default: none.
+   *
+   * @see docs/reference/telemetry.md
+   */
   telemetry?: Observer
-  /** The clock, in ms since the epoch. */
+  /** The clock, in ms since the epoch. Default: `Date.now`. */
   now?: () => number
-  /** The timer of a request that only sleeps, for tests: calls `fn` after `ms`, unless the returned function is called first. */
+  /** The timer of a request that only sleeps, for tests: calls `fn` after `ms`, unless the returned function is called first. Default: `setTimeout`. */
   restTimer?: (ms: number, fn: () => void) => () => void
-  /** Returns an unguessable id. */
+  /** Generates ids that nobody can guess. Default: 16 random bytes. */
   randomId?: () => string
 }
 
+export const SHARED_OPTIONS: OptionsOf<SharedOptions> = {
+  log: unchecked(),
+  logAuthorErrors: flag(),
+  instance: unchecked(),
+  keys: unchecked(),
+  eras: unchecked(),
+  dev: flag(false),
+  skipSleep: flag(),
+  limits: unchecked(),
+  store: unchecked(),
+  tasks: unchecked(),
+  continuation: unchecked(),
+  maxRoundMs: number(),
+  shed: unchecked(),
+  telemetry: unchecked(),
+  now: callable(),
+  restTimer: callable(),
+  randomId: callable(),
+}
+
+export interface ServerOptions
+  extends SharedOptions,
+    Omit<HttpOptions, 'onError' | 'onRefused' | 'every' | 'stateless' | 'isolated'>,
+    FetchOptions,
+    WeightOptions,
+    DraftOptions {
+  /** The server's name, shown by clients. States are sealed for it, unless `audience` is set. */
+  name: string
+  /** The server's version. */
+  version: string
+  /** A display name. Default: none. */
+  title?: string
+  /** How a model should use this server. Default: none. */
+  instructions?: string
+  /** The service that states are sealed for; the same on all instances of one service. Default: `name`. */
+  audience?: string
+  /**
+   * Drops arguments that the schema does not name before validation, for hosts that add their own; can be set per tool. Default: `false`.
+   *
+   * @see docs/guide/02-asking.md#arguments-that-nobody-asked-for
+   */
+  dropUnknownArguments?: boolean
+  /** Entries per page of a list. Default: 1000. */
+  pageSize?: number
+  /** `{ ttlMs, scope }`: how long clients may cache lists. Default: a minute; `public` unless callers are authenticated. */
+  listCache?: CachePolicy
+  /**
+   * Sessions of clients up to 2025-11-25; with `false` they get none and cannot be asked. `server.fetch` has sessions only
+   * if this is set, because the platforms it is for share no memory between requests. Default: those of the table below.
+   */
+  sessions?: SessionOptions | false
+  /** Delivers list changes and resource updates to subscribers; one that instances share notifies the subscribers of all. Default: the store's bus, else this process. */
+  changes?: ChangeBus
+}
+
 export interface TaskOptions {
-  /** How long a task lives after its creation, unless its tool says otherwise. Default: a day. */
+  /**
+   * How long a task lives, unless its tool sets `taskTtlMs`; counted from the end of the last sleep or time limit (`within`) that it
+   * waits for, if that is later. Default: 1 day.
+   */
   ttlMs?: number
   /**
-   * How long a task may live because it sleeps, or because a question or hook of it is open for a limited time (`within`). It then
-   * lives for `ttlMs` from the end of that wait on. A longer wait fails at once. Default: 30 days.
+   * How long such a wait may keep a task alive, counted from its creation. A sleep or a `within` that ends later fails at once with
+   * `LIMIT_SLEEP`. Default: 30 days.
    */
   maxTtlMs?: number
-  /** How often clients should poll a task, unless its tool says otherwise; a new task sooner, from a twelfth on. Default: a second. */
+  /** How often clients should poll a task, unless its tool sets `taskPollMs`; a new task sooner, from a twelfth on. Default: 1 s. */
   pollMs?: number
-  /** Tasks that this process runs at the same time; 0 leaves them to other processes. Default: 16. */
+  /** Tasks that this process runs at the same time; 0 leaves them to others. Default: 16. */
   concurrency?: number
   /**
    * Adds the tools `task_status` and `task_cancel`, for hosts that cannot follow tasks: a call that becomes a task then returns a
-   * sentence with its id. `waitMs` is how long `task_status` waits for a task that is working (default: 25 s). Default: false.
+   * sentence with its id. `{ waitMs }` sets how long `task_status` waits for a task that is working (25 s). Default: `false`.
+   *
+   * @see docs/guide/14-tasks.md#hosts-that-cannot-follow-tasks
    */
   tools?: boolean | { waitMs?: number }
   /**
-   * Passes the tasks that a request names as related (`io.modelcontextprotocol/relatedTaskIds`, a draft) to the handler as
-   * `ctx.relatedTaskIds`, if they are the caller's own. Default: false, and the field is ignored.
+   * Passes the tasks that a request names in `_meta["io.modelcontextprotocol/relatedTaskIds"]`, a draft of the tasks extension, to the
+   * handler as `ctx.relatedTaskIds`, if they are the caller's own; 16 at most. Default: `false`.
    */
   related?: boolean
-  /** Sealed bytes of the arguments, of one step's result, of a question or of the result. Default: 16 MiB. */
+  /** Bytes of one sealed value: the arguments, one step, one question or the result. Then `LIMIT_STATE_BYTES`. Default: 16 MiB. */
   maxPieceBytes?: number
-  /** Sealed bytes of one task's journal; multiplied by `maxOpen`, what one caller can store. Default: 16 MiB. */
+  /** Bytes of the journal of one task, sealed; multiplied by `maxOpen`, what one caller can store. Then `LIMIT_STATE_BYTES`. Default: 16 MiB. */
   maxJournalBytes?: number
-  /** Unfinished tasks that one caller may have. Default: 100. */
+  /** Open tasks per caller. Default: 100. */
   maxOpen?: number
-  /** Ended tasks that are kept for one caller; beyond it, those that ended first are deleted. Default: 1000. */
+  /**
+   * Ended tasks that are kept for a caller. Beyond it, those that ended first are deleted before they expire. Default: 1000.
+   *
+   * @see docs/reference/stores.md#limits-and-lifetimes
+   */
   maxEnded?: number
-  /** Bytes of the ended tasks that are kept for one caller. Default: 64 MiB. */
+  /** Bytes of the results, errors and messages of the ended tasks that are kept for a caller. Default: 64 MiB. */
   maxEndedBytes?: number
-  /** Receives events about the queue, lost leases and turns that threw. */
+  /** Receives events about the queue, lost leases and turns that threw. Default: none. */
   onEvent?: OnEngineEvent
-  /** How long a worker without a heartbeat keeps a task. Default: 15 s. */
+  /**
+   * How long a worker may keep a task, or an instance a running call of an older client, without a heartbeat; twice as long for single
+   * use. Default: 15 s.
+   *
+   * @see docs/guide/15-production.md#calls-that-wait
+   */
   leaseMs?: number
+}
+
+/** The options of tasks, with their defaults. */
+export interface TaskSettings extends Required<Omit<TaskOptions, 'onEvent'>> {
+  readonly onEvent?: OnEngineEvent
+}
+
+const DAY_MS = 86_400_000
+const { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = ENGINE_DEFAULTS
+
+const TASKS = defineOptions('tasks', {
+  ttlMs: number(DAY_MS, TTL_RANGE),
+  maxTtlMs: number(30 * DAY_MS, TTL_RANGE),
+  pollMs: number(1_000, POLL_RANGE),
+  concurrency: number(16),
+  tools: unchecked<boolean | { waitMs?: number }>(false),
+  related: flag(false),
+  maxPieceBytes: number(16 * 1_048_576),
+  maxJournalBytes: number(maxJournalBytes),
+  maxOpen: number(maxOpenTasks),
+  maxEnded: number(maxEndedTasks),
+  maxEndedBytes: number(maxEndedBytes),
+  onEvent: callable<OnEngineEvent | undefined>(),
+  leaseMs: number(leaseMs, { min: 1 }),
+} satisfies OptionsOf<TaskOptions>)
+
+/** `of` names the option in messages: `createServer: tasks`. */
+export function readTaskOptions(given: TaskOptions | undefined, of?: string): TaskSettings {
+  return TASKS.read(given, of)
 }
 
 /** The versions that work alike, named after the newest of them. */
@@ -189,139 +286,82 @@ export function assertEras(eras: readonly Era[] | undefined): void {
 
 const MINUTE = 60_000
 
-export const DEFAULT_LIMITS: FlowLimits = {
-  ...STATE_LIMITS,
-  maxStoredBytes: 1024 * 1024,
-  maxRememberedBytes: 16 * 1024 * 1024,
-  maxRounds: 32,
-  promoteRounds: 8,
-  maxMoves: 4,
-  roundTtlMs: 60 * MINUTE,
-  flowTtlMs: 24 * 60 * MINUTE,
-  maxEntries: 1000,
-  maxQuestions: 16,
-  maxReasks: 3,
-  maxDeferMs: 10_000,
-  maxInlineSleepMs: 10_000,
-  slowHandlerMs: MINUTE,
-  ...TEXT_BOUNDS,
+const limit = (initial: number): Option<number> => number(initial, { finite: true })
+
+const LIMITS: OptionSet<OptionsOf<FlowLimits>> = defineOptions('limits', {
+  maxRounds: limit(32),
+  promoteRounds: limit(8),
+  maxMoves: limit(4),
+  roundTtlMs: limit(60 * MINUTE),
+  flowTtlMs: limit(24 * 60 * MINUTE),
+  maxEntries: limit(1000),
+  maxQuestions: limit(16),
+  maxReasks: limit(3),
+  maxInlineSleepMs: limit(10_000),
+  slowHandlerMs: limit(MINUTE),
+  maxDeferMs: limit(10_000),
+  maxTextLength: limit(TEXT_BOUNDS.maxTextLength),
+  maxPatternText: limit(TEXT_BOUNDS.maxPatternText),
+  maxBytes: limit(STATE_LIMITS.maxBytes),
+  maxRememberedBytes: limit(16 * 1_048_576),
+  maxStoredBytes: limit(1_048_576),
+  warnBytes: limit(STATE_LIMITS.warnBytes),
+  clockSkewMs: limit(STATE_LIMITS.clockSkewMs),
+})
+
+export const DEFAULT_LIMITS: FlowLimits = defaultsOf(LIMITS.table)
+
+/** The limits of a flow, with their defaults. `of` names the option in messages: `createServer: limits`. */
+export function resolveLimits(given: Partial<FlowLimits> = {}, of?: string): FlowLimits {
+  return LIMITS.read(given, of)
 }
 
-/** The defaults, overridden by what is given. Throws if a limit is not a number of 0 or more. */
-export function resolveLimits(given: Partial<FlowLimits> = {}): FlowLimits {
-  for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULT_LIMITS, name))
-      throw misuse(`There is no limit named "${name}".${didYouMean(name, DEFAULT_LIMITS)}`)
-    if (value !== undefined && !(Number.isFinite(value) && value >= 0)) {
-      throw misuse(`limits.${name} must be a number of 0 or more.`)
-    }
-  }
-  const set = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
-  return { ...DEFAULT_LIMITS, ...set }
-}
-
-const COUNTS = [
-  'maxSubscriptions',
-  'maxSubscriptionsPerCaller',
-  'maxSubscriptionBytes',
-  'maxBacklogBytes',
-] as const
-
-export function assertHttpOptions(options: HttpOptions): void {
-  for (const name of COUNTS) {
-    const value: unknown = options[name]
-    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
-      throw misuse(`${name} must be a number of 0 or more.`)
-    }
-  }
-  assertInterval('keepAliveMs', options.keepAliveMs, 1)
-  assertInterval('heartbeatMs', options.heartbeatMs, 0)
-  const { addressHeader } = options
-  if (addressHeader !== undefined && (typeof addressHeader !== 'string' || !/^[\w-]+$/.test(addressHeader))) {
-    throw misuse('addressHeader must be the name of a header, such as x-forwarded-for.')
-  }
-}
+const HEADER_NAME = /^[\w-]+$/
 
 const FROM_LISTEN = {
-  allowedHosts: true,
-  allowedOrigins: true,
-  retryAfterSeconds: true,
-  authenticate: true,
-  maxSubscriptions: true,
-  maxSubscriptionsPerCaller: true,
-  maxSubscriptionBytes: true,
-  addressHeader: true,
-  keepAliveMs: true,
-  heartbeatMs: true,
-  maxBacklogBytes: true,
-  maxBodyBytes: true,
-} as const
+  ...HTTP_LIMITS.table,
+  allowedHosts: unchecked(),
+  allowedOrigins: unchecked(),
+  retryAfterSeconds: number(),
+  authenticate: unchecked(),
+  addressHeader: {
+    initial: undefined,
+    mustBe: (value: unknown) =>
+      typeof value === 'string' && HEADER_NAME.test(value)
+        ? undefined
+        : 'the name of a header, such as x-forwarded-for',
+  },
+  ...BODY_OPTIONS.table,
+} satisfies Partial<OptionsOf<ServerOptions>>
 
-/** What `listen` takes besides its own options. */
-export const HTTP_OPTIONS: Readonly<Record<keyof HttpOptions | 'maxBodyBytes', true>> = {
+/** The options that `listen` has besides its own. */
+export const HTTP_OPTIONS: OptionsOf<HttpOptions & FetchOptions> = {
   ...FROM_LISTEN,
-  onError: true,
-  onRefused: true,
-  every: true,
-  stateless: true,
-  isolated: true,
+  onError: callable(),
+  onRefused: callable(),
+  every: callable(),
+  stateless: flag(),
+  isolated: flag(),
 }
 
-const SERVER_OPTIONS: Readonly<Record<keyof ServerOptions | 'every', true>> = {
+const SERVER_OPTIONS = defineOptions('createServer', {
+  ...SHARED_OPTIONS,
   ...FROM_LISTEN,
-  every: true,
-  name: true,
-  version: true,
-  maxDepth: true,
-  maxMessageWeight: true,
-  maxWeightInFlight: true,
-  maxWeightInFlightPerCaller: true,
-  title: true,
-  instructions: true,
-  keys: true,
-  audience: true,
-  dev: true,
-  skipSleep: true,
-  limits: true,
-  dropUnknownArguments: true,
-  store: true,
-  continuation: true,
-  maxRoundMs: true,
-  shed: true,
-  pageSize: true,
-  listCache: true,
-  eras: true,
-  sessions: true,
-  changes: true,
-  tasks: true,
-  telemetry: true,
-  now: true,
-  restTimer: true,
-  randomId: true,
-  log: true,
-  logAuthorErrors: true,
-  instance: true,
-  turns: true,
-}
-
-const TASK_OPTIONS: Readonly<Record<keyof TaskOptions, true>> = {
-  ttlMs: true,
-  maxTtlMs: true,
-  pollMs: true,
-  concurrency: true,
-  tools: true,
-  related: true,
-  maxPieceBytes: true,
-  maxJournalBytes: true,
-  maxOpen: true,
-  maxEnded: true,
-  maxEndedBytes: true,
-  onEvent: true,
-  leaseMs: true,
-}
-
-/** A text such as 'false', from a variable of the environment, would count as true. */
-const SWITCHES = ['dev', 'skipSleep', 'logAuthorErrors'] as const
+  ...WEIGHTS.table,
+  name: unchecked(),
+  version: unchecked(),
+  title: unchecked(),
+  instructions: unchecked(),
+  audience: unchecked(),
+  dropUnknownArguments: flag(false),
+  pageSize: number(1_000, { min: 1 }),
+  listCache: unchecked(),
+  sessions: unchecked(),
+  changes: unchecked(),
+  turns: unchecked(),
+  /** For tests. */
+  every: callable(),
+} satisfies OptionsOf<ServerOptions & Pick<HttpOptions, 'every'>>)
 
 /** Options of `listen` that are looked for here. */
 const OF_LISTEN = [
@@ -336,21 +376,18 @@ const OF_LISTEN = [
   'releasePort',
 ]
 
-export function assertServerOptions(options: ServerOptions): void {
+/** Throws if an option does not exist or has an invalid value. */
+export function readServerOptions(options: ServerOptions): ServerOptions & { pageSize: number } {
   const given: Readonly<Record<string, unknown>> = { ...options }
   const misplaced = OF_LISTEN.find((name) => given[name] !== undefined)
   if (misplaced !== undefined) {
     throw misuse(`${misplaced} is an option of listen, not of createServer: server.listen({ ${misplaced} })`)
   }
-  assertOptions('createServer', options, SERVER_OPTIONS)
-  for (const name of SWITCHES) {
-    const value: unknown = options?.[name]
-    if (value !== undefined && typeof value !== 'boolean') {
-      throw misuse(`createServer: ${name} must be true or false; got ${JSON.stringify(value)}.`)
-    }
-  }
+  const { pageSize } = SERVER_OPTIONS.read(options)
   assertIdentity(options)
-  assertOptions('createServer: tasks', options.tasks, TASK_OPTIONS)
+  readTaskOptions(options.tasks, 'createServer: tasks')
+  resolveLimits(options.limits, 'createServer: limits')
+  return { ...options, pageSize }
 }
 
 function assertIdentity({ name, version }: Partial<ServerOptions> = {}): void {

@@ -19,7 +19,7 @@ import { offerForwarding } from './forwarding.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, createTaskWork, type OpenHost } from './host.ts'
 import { createExchange } from './http/exchange.ts'
-import { createFetchHandler, type FetchHandler } from './http/fetch.ts'
+import { BODY_OPTIONS, createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import {
   assertListenOptions,
   createReadiness,
@@ -28,18 +28,13 @@ import {
   listen,
   portOfEnvironment,
 } from './http/listen.ts'
-import {
-  assertHandlerNames,
-  createNodeHandler,
-  type NodeHandler,
-  type NodeHandlerOptions,
-} from './http/node.ts'
+import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './http/node.ts'
 import { createChangeBus, guardedBus } from './http/subscription.ts'
 import { createLoads } from './limits.ts'
-import { assertServerOptions, REVISIONS, type ServerOptions } from './options.ts'
+import { REVISIONS, readServerOptions, type ServerOptions } from './options.ts'
 import type { NotReady, Service } from './port.ts'
 import { createService, type OpenService } from './service.ts'
-import { assertStdioNames, type StdioOptions, serveStdio } from './stdio/stdio.ts'
+import { assertStdioOptions, type StdioOptions, serveStdio } from './stdio/stdio.ts'
 
 export interface Server extends Declarations {
   /**
@@ -76,14 +71,14 @@ export interface Server extends Declarations {
 }
 
 function toService(
-  options: ServerOptions,
+  options: ServerOptions & { pageSize: number },
   host: OpenHost,
   registry: Registry,
   fleet: Fleet | undefined,
   extensions: Extensions,
   stopping: Pick<Service, 'leave' | 'drain' | 'onClosed' | 'readiness'>,
 ): OpenService {
-  const { name, version, title, instructions, pageSize = 1000 } = options
+  const { name, version, title, instructions, pageSize } = options
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
   const onError = (error: unknown): void =>
@@ -157,8 +152,7 @@ export function createServer(options: ServerOptions): Server {
 
 /** Creates a server that speaks these revisions, unless `eras` excludes them. */
 export function createServerWith(codecs: readonly Codec[], given: ServerOptions): Server {
-  assertServerOptions(given)
-  const options = inDevelopment(given)
+  const options = inDevelopment(readServerOptions(given))
   const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
   const registry = createRegistry({
     store: options.store !== undefined,
@@ -280,7 +274,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return fetch(request)
     },
     nodeHandler(handlerOptions) {
-      assertHandlerNames(handlerOptions)
+      BODY_OPTIONS.assert(handlerOptions)
       batchLogLines()
       start()
       return createNodeHandler(exchange, { ...options, ...handlerOptions })
@@ -306,7 +300,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       return listening
     },
     async stdio(stdioOptions) {
-      assertStdioNames(stdioOptions)
+      assertStdioOptions(stdioOptions)
       await heldInDevelopment()
       const began = now()
       await prepare()

@@ -1,41 +1,64 @@
 /** Options and limits of sessions. Every client of a revision up to 2025-11-25 has one session. */
 
-import { didYouMean, misuse } from '../errors.ts'
 import { createEvery, type Every } from '../lib/clock.ts'
 import { drawId } from '../lib/random.ts'
+import { defineOptions, number, type OptionSet, type OptionsOf } from '../options.ts'
 
 export interface SessionOptions {
-  /** Sessions that may be open at once. Default: 10,000. */
+  /** Concurrent sessions; beyond it the oldest unused session of an unauthenticated caller is evicted, or else `LIMIT_SESSIONS`. Default: 10,000. */
   maxSessions?: number
-  /** Sessions that one authenticated caller may have open at once. Default: 100. */
+  /** Concurrent sessions of one authenticated caller; then `LIMIT_SESSIONS`. Default: 100. */
   maxSessionsPerPrincipal?: number
-  /** Sessions that anonymous callers may have open from one address; the oldest unused one is evicted first. Default: 1,000. */
+  /** Concurrent sessions of unauthenticated callers from one address; beyond it the oldest unused one is evicted. Default: 1,000. */
   maxSessionsPerAddress?: number
-  /** Bytes that all sessions together may keep: capabilities, subscriptions, events to resume from, waiting calls. Default: 64 MiB. */
+  /** Bytes kept for all sessions: capabilities, subscriptions, streams kept for resumption, and waiting calls. Default: 64 MiB. */
   maxKeptBytes?: number
-  /** The same for one caller: a principal, or an address. Default: 16 MiB. */
+  /** Bytes kept for one authenticated caller, or for one address if unauthenticated. Default: 16 MiB. */
   maxKeptBytesPerCaller?: number
-  /** An instance forgets what it has of a session without requests, streams or calls after this time. Default: 30 minutes. */
+  /**
+   * An instance forgets what it has of a session without requests, streams and calls after this time; without a store, that includes
+   * its log level and subscriptions. Default: 30 minutes.
+   */
   idleMs?: number
-  /** A session ends after this time however much it is used; its client starts again with `initialize`. Default: 7 days. */
+  /** A session ends after this time however much it is used; its client starts again with `initialize` (404). Default: 7 days. */
   lifetimeMs?: number
-  /** Calls that may wait for an answer at once, in all sessions together. Default: 10,000. */
+  /** Calls that wait for an answer, in total; then `LIMIT_PARKED`. Default: 10,000. */
   maxParked?: number
-  /** Calls of one authenticated caller that may wait for an answer at once, in all its sessions. Default: 100. */
+  /** Waiting calls of one authenticated caller in all of its sessions; then `LIMIT_PARKED`. Default: 100. */
   maxParkedPerPrincipal?: number
-  /** Calls of anonymous callers from one address that may wait for an answer at once. Default: 1,000. */
+  /** Waiting calls of unauthenticated callers from one address; then `LIMIT_PARKED`. Default: 1,000. */
   maxParkedPerAddress?: number
-  /** Calls of one session that may wait for an answer at once. Default: 16. */
+  /** Waiting calls of one session; then `LIMIT_PARKED`. Default: 16. */
   maxParkedPerSession?: number
   /** How often a waiting call sends a heartbeat, if the client asked for progress. Default: 20 s. */
   signMs?: number
-  /** How long a client may take to resume a lost stream before its calls are cancelled; 0 turns resumption off. Default: 1 minute. */
+  /** How long a client may take to resume a lost stream; then its calls are cancelled. 0 turns resumption off. Default: 1 minute. */
   resumeMs?: number
-  /** Bytes of each stream that are kept for resumption. Default: 256 KiB. */
+  /** Bytes of each stream kept for resumption; then `PEER_EVENT`. Default: 256 KiB. */
   maxReplayBytes?: number
-  /** Ends the stream of a call after this time; the client resumes it for the rest. Default: never. */
+  /** Closes the stream of a call after this time; the client reconnects for the rest (2025-11-25 and later). Default: never. */
   streamMs?: number
 }
+
+const MINUTE = 60_000
+
+const OPTIONS: OptionSet<OptionsOf<Required<SessionOptions>>> = defineOptions('sessions', {
+  maxSessions: number(10_000),
+  maxSessionsPerPrincipal: number(100),
+  maxSessionsPerAddress: number(1_000),
+  maxKeptBytes: number(64 * 1024 * 1024),
+  maxKeptBytesPerCaller: number(16 * 1024 * 1024),
+  idleMs: number(30 * MINUTE),
+  lifetimeMs: number(7 * 24 * 60 * MINUTE),
+  maxParked: number(10_000),
+  maxParkedPerPrincipal: number(100),
+  maxParkedPerAddress: number(1_000),
+  maxParkedPerSession: number(16),
+  signMs: number(20_000),
+  resumeMs: number(MINUTE),
+  maxReplayBytes: number(256 * 1024),
+  streamMs: number(Number.POSITIVE_INFINITY),
+})
 
 export interface SessionSettings extends Required<SessionOptions> {
   /** Resources that one session may subscribe to. */
@@ -52,26 +75,6 @@ export interface SessionSettings extends Required<SessionOptions> {
   readonly elsewhere?: (session: string, json: string) => void
 }
 
-const MINUTE = 60_000
-
-const DEFAULTS: Required<SessionOptions> = {
-  maxSessions: 10_000,
-  maxSessionsPerPrincipal: 100,
-  maxSessionsPerAddress: 1_000,
-  maxKeptBytes: 64 * 1024 * 1024,
-  maxKeptBytesPerCaller: 16 * 1024 * 1024,
-  idleMs: 30 * MINUTE,
-  lifetimeMs: 7 * 24 * 60 * MINUTE,
-  maxParked: 10_000,
-  maxParkedPerPrincipal: 100,
-  maxParkedPerAddress: 1_000,
-  maxParkedPerSession: 16,
-  signMs: 20_000,
-  resumeMs: MINUTE,
-  maxReplayBytes: 256 * 1024,
-  streamMs: Number.POSITIVE_INFINITY,
-}
-
 interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
   readonly every?: Every
   /** Called with what a sweep throws. */
@@ -80,21 +83,11 @@ interface World extends Pick<SessionSettings, 'now' | 'randomId'> {
 }
 
 export function resolveSessions(given: SessionOptions, world: World): SessionSettings {
-  const settings: Record<string, number> = { ...DEFAULTS }
-  for (const [name, value] of Object.entries(given)) {
-    if (!Object.hasOwn(DEFAULTS, name))
-      throw misuse(`There is no session option named "${name}".${didYouMean(name, DEFAULTS)}`)
-    if (value === undefined) continue
-    if (typeof value !== 'number' || !(value >= 0)) {
-      throw misuse(`sessions.${name} must be a number of 0 or more.`)
-    }
-    settings[name] = value
-  }
-  const known = settings as unknown as Required<SessionOptions>
+  const settings = OPTIONS.read(given, 'createServer: sessions')
   const { now, randomId, elsewhere, onError = () => {}, every = createEvery(onError) } = world
   let tag: string | undefined
   return {
-    ...known,
+    ...settings,
     maxWatched: 1_000,
     retryMs: 1_000,
     // Drawn for the first session: Workers have no random numbers while a module is loaded.

@@ -9,11 +9,15 @@ import type { InputRequired } from './target.ts'
 import type { TemplateParams, VariableName } from './uri-template.ts'
 
 export interface Described {
+  /** A display name. Default: none. */
   title?: string
+  /** Its purpose, for the model. Default: none. */
   description?: string
+  /** A list of `{ src, mimeType, sizes }`. Default: none. */
   icons?: readonly { src: string; mimeType?: string; sizes?: readonly string[] }[]
+  /** Sent to clients unchanged. Default: none. */
   _meta?: Readonly<Record<string, unknown>>
-  /** Sealed with every open call, and logged when a call that began under another version continues. */
+  /** Sealed with every open call, and logged when a call that began under another version continues. Default: none. */
   version?: string
 }
 
@@ -53,29 +57,43 @@ export interface ToolDefinition<
   I extends Schema | undefined = undefined,
   O extends Schema | undefined = undefined,
 > extends Described {
-  /** The arguments: an object schema. */
+  /** The schema of the arguments, an object; a mismatch is reported in an `isError` result. Default: any object. */
   input?: I
-  /** The structured result. The handler then returns a value of this schema. */
+  /** The schema of the structured result; the handler returns a value of it. Default: none. */
   output?: O
+  /** `readOnlyHint`, `destructiveHint`, `idempotentHint`, `openWorldHint`, `title`. Default: none. */
   annotations?: ToolAnnotations
-  /** The scopes that a caller's token needs. Not checked over stdio. */
+  /**
+   * The scopes that a caller's token must have, all of them: a list, or a function of the arguments. Not checked over stdio. Default: none.
+   *
+   * @see docs/guide/protect-a-server.md
+   */
   scopes?: Scopes<I extends Schema ? Infer<I> : Record<string, unknown>>
-  /** Drops arguments that the schema does not name before it checks them. Default: the option of the server. */
+  /** Drops arguments that `input` does not name before it checks them. Default: the server's `dropUnknownArguments`. */
   dropUnknownArguments?: boolean
-  /** Accepts each state of a call once; a repeated request gets the same result. Needs a store. */
+  /**
+   * Accepts each state of a call once; a repeated request gets the same result. Needs a store. Default: `false`.
+   *
+   * @see docs/guide/14-tasks.md#single-use
+   */
   once?: boolean
   /**
-   * `auto`: a task where the client can follow one, rounds elsewhere. `always`: only as a task. Default: rounds, and a task
-   * only from `ctx.background()` on, or once the call outgrows its rounds; `never` rules that out too.
+   * `auto`: a task if the client supports tasks, else rounds; `always`: only a task; `never`: never a task. Default: rounds, and
+   * a task only after `ctx.background()`, or when the call outgrows its rounds.
+   *
+   * @see docs/guide/14-tasks.md
    */
   task?: 'never' | 'auto' | 'always'
-  /** The lifetime of a task of this tool. */
+  /** How long a task of this tool lives. Default: `tasks.ttlMs`. */
   taskTtlMs?: number
-  /** The interval at which clients should poll a task of this tool. */
+  /** How often clients should poll a task of this tool. Default: `tasks.pollMs`. */
   taskPollMs?: number
   /**
-   * Checks the events of hooks, by the name of the hook; `approval` is also for `approval:7`. It runs where the event is delivered,
-   * which may be an instance that does not run the handler: what it needs to know is in `about` of the hook.
+   * Functions that check the events of hooks before they take them, by the name of the hook; `approval` is also for `approval:7`. A
+   * function runs where the event is delivered, which may be an instance that does not run the handler: what it needs to know is in
+   * `about` of the hook. Default: no check.
+   *
+   * @see docs/guide/outside-events.md#refusing-an-event
    */
   accept?: Readonly<Record<string, AcceptEvent>>
 }
@@ -117,11 +135,11 @@ export type Completer = (
 ) => readonly string[] | Promise<readonly string[]>
 
 export interface PromptDefinition<I extends Schema | undefined = undefined> extends Described {
-  /** The arguments: an object of strings. */
+  /** The schema of the arguments: an object of strings. Default: none. */
   input?: I
-  /** The scopes that a caller's token needs. Not checked over stdio. */
+  /** The scopes that a caller's token must have, as for tools. Not checked over stdio. Default: none. */
   scopes?: Scopes<I extends Schema ? Infer<I, Record<string, string>> : Record<string, string>>
-  /** Suggests values for an argument while it is typed. */
+  /** For each argument, a function `(value, others)` that suggests values while it is typed. Default: none. */
   complete?: Readonly<Partial<Record<ArgumentName<I>, Completer>>>
 }
 
@@ -143,20 +161,25 @@ export interface CachePolicy {
 }
 
 export interface ResourceDefinition extends Described {
+  /** Its name in lists. */
   name: string
+  /** The type of the content, if the handler does not set it. Default: none. */
   mimeType?: string
+  /** Its size in bytes. Default: none. */
   size?: number
+  /** `audience`, `priority`, `lastModified`. Default: none. */
   annotations?: { audience?: readonly ('user' | 'assistant')[]; priority?: number; lastModified?: string }
+  /** `{ ttlMs, scope }`: how long clients may cache what they read, and for whom. Default: not cached. */
   cache?: CachePolicy
-  /** The scopes that a caller's token needs, to read and to subscribe. Not checked over stdio. */
+  /** The scopes that a caller's token must have to read and to subscribe; a function gets the URI. Not checked over stdio. Default: none. */
   scopes?: Scopes<string>
 }
 
 export interface TemplateDefinition<T extends string = string>
   extends Omit<ResourceDefinition, 'size' | 'scopes'> {
-  /** The scopes that a caller's token needs, to read and to subscribe; a function gets the variables. Not checked over stdio. */
+  /** The scopes that a caller's token must have to read and to subscribe; a function gets the variables. Not checked over stdio. Default: none. */
   scopes?: Scopes<TemplateParams<T>>
-  /** Suggests values for a variable while it is typed. */
+  /** For each variable, a function `(value, others)` that suggests values while it is typed. Default: none. */
   complete?: Readonly<Partial<Record<VariableName<T>, Completer>>>
 }
 

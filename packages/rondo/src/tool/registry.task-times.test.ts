@@ -12,15 +12,15 @@ const mount = (terms: object) => rondo.tool(() => ({ content: [] }), { task: 'au
 
 describe.each([0, -1, 1.5, Number.NaN, Number.POSITIVE_INFINITY, 367 * 86_400_000])('a time of %s', (ms) => {
   it('is refused when it is set, not in every call', () => {
-    expect(() => declare({ taskTtlMs: ms })).toThrow(/^taskTtlMs must be a whole number/)
-    expect(() => declare({ taskPollMs: ms })).toThrow(/^taskPollMs must be a whole number/)
-    expect(() => start({ ttlMs: ms })).toThrow(/^tasks\.ttlMs must be a whole number/)
-    expect(() => start({ pollMs: ms })).toThrow(/^tasks\.pollMs must be a whole number/)
-    expect(() => mount({ taskTtlMs: ms })).toThrow(/^taskTtlMs must be a whole number/)
+    expect(() => declare({ taskTtlMs: ms })).toThrow(/^Tool "t": taskTtlMs must be a whole number/)
+    expect(() => declare({ taskPollMs: ms })).toThrow(/^Tool "t": taskPollMs must be a whole number/)
+    expect(() => start({ ttlMs: ms })).toThrow(/^createServer: tasks\.ttlMs must be a whole number/)
+    expect(() => start({ pollMs: ms })).toThrow(/^createServer: tasks\.pollMs must be a whole number/)
+    expect(() => mount({ taskTtlMs: ms })).toThrow(/^rondo\.tool: taskTtlMs must be a whole number/)
   })
 })
 
-it('any other time of a task is accepted', () => {
+it('a task accepts any other time', () => {
   declare({ taskTtlMs: 1, taskPollMs: 1 })
   declare({ taskTtlMs: 366 * 86_400_000 })
   start({ ttlMs: 60_000, pollMs: 50 })

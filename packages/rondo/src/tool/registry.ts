@@ -2,8 +2,9 @@
  * Everything a server offers, compiled when it is declared: a call finds its target, a listing its rows.
  */
 
-import { assertOptions, misuse } from '../errors.ts'
+import { misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
+import { defineOptions, flag, number, type OptionsOf, type Range, unchecked } from '../options.ts'
 import type { CompleteRef, FlowMethod, Listing, Principal } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { Completion, JsonSchema } from '../protocol/wire.ts'
@@ -98,50 +99,54 @@ export interface Registry extends Declarations {
   readonly scoped: boolean
 }
 
-const DESCRIBED: Readonly<Record<keyof Described, true>> = {
-  title: true,
-  description: true,
-  icons: true,
-  _meta: true,
-  version: true,
-}
-const TOOL: Readonly<Record<keyof ToolDefinition, true>> = {
+/** The lifetime of a task: a leap year at most. */
+export const TTL_RANGE: Range = { min: 1, max: 366 * 86_400_000, whole: true }
+/** The poll interval of a task: it must fit into a timer. */
+export const POLL_RANGE: Range = { min: 1, max: 2 ** 31 - 1, whole: true }
+
+const DESCRIBED = {
+  title: unchecked(),
+  description: unchecked(),
+  icons: unchecked(),
+  _meta: unchecked(),
+  version: unchecked(),
+} satisfies OptionsOf<Described>
+const TOOL = defineOptions('tool', {
   ...DESCRIBED,
-  input: true,
-  output: true,
-  annotations: true,
-  scopes: true,
-  dropUnknownArguments: true,
-  once: true,
-  task: true,
-  taskTtlMs: true,
-  taskPollMs: true,
-  accept: true,
-}
-const PROMPT: Readonly<Record<keyof PromptDefinition, true>> = {
+  input: unchecked(),
+  output: unchecked(),
+  annotations: unchecked(),
+  scopes: unchecked(),
+  dropUnknownArguments: flag(),
+  once: flag(false),
+  task: unchecked(),
+  taskTtlMs: number(undefined, TTL_RANGE),
+  taskPollMs: number(undefined, POLL_RANGE),
+  accept: unchecked(),
+} satisfies OptionsOf<ToolDefinition>)
+const PROMPT = defineOptions('prompt', {
   ...DESCRIBED,
-  input: true,
-  scopes: true,
-  complete: true,
-}
-const RESOURCE: Readonly<Record<keyof ResourceDefinition, true>> = {
+  input: unchecked(),
+  scopes: unchecked(),
+  complete: unchecked(),
+} satisfies OptionsOf<PromptDefinition>)
+const READABLE = {
   ...DESCRIBED,
-  name: true,
-  mimeType: true,
-  size: true,
-  annotations: true,
-  cache: true,
-  scopes: true,
+  name: unchecked<string>(),
+  mimeType: unchecked<string | undefined>(),
+  annotations: unchecked<ResourceDefinition['annotations']>(),
+  cache: unchecked<ResourceDefinition['cache']>(),
 }
-const TEMPLATE: Readonly<Record<keyof TemplateDefinition, true>> = {
-  ...DESCRIBED,
-  name: true,
-  mimeType: true,
-  annotations: true,
-  cache: true,
-  scopes: true,
-  complete: true,
-}
+const RESOURCE = defineOptions('resource', {
+  ...READABLE,
+  size: unchecked(),
+  scopes: unchecked(),
+} satisfies OptionsOf<ResourceDefinition>)
+const TEMPLATE = defineOptions('template', {
+  ...READABLE,
+  scopes: unchecked(),
+  complete: unchecked(),
+} satisfies OptionsOf<TemplateDefinition>)
 
 const MODES: readonly string[] = ['late', 'auto', 'always', 'never']
 const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
@@ -173,7 +178,6 @@ export function createRegistry({
   taskTools,
   warn,
 }: RegistryOptions = {}): Registry {
-  assertFlag('dropUnknownArguments', dropUnknownArguments)
   const compileInput = (
     of: string,
     schema: Schema | undefined,
@@ -210,12 +214,10 @@ export function createRegistry({
       )
     }
     assertNew('tool', name, tools)
-    assertOptions(`Tool "${name}"`, definition ?? null, TOOL)
+    TOOL.assert(definition ?? null, `Tool "${name}"`)
     assertHandler(`Tool "${name}"`, handler)
     if (!store) assertStore(name, definition)
     const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
-    assertTaskTimes({ ttl: ['taskTtlMs', taskTtlMs], poll: ['taskPollMs', taskPollMs] })
-    assertFlag(`dropUnknownArguments of tool "${name}"`, definition.dropUnknownArguments)
     if (!MODES.includes(mode))
       throw misuse(`task of tool "${name}" must be 'auto', 'always' or 'never'; got ${JSON.stringify(mode)}.`)
     assertAccept(`tool "${name}"`, definition.accept)
@@ -260,7 +262,7 @@ export function createRegistry({
     prompt(name, definition, handler) {
       if (name === '') throw misuse("A prompt's name must not be empty.")
       assertNew('prompt', name, prompts)
-      assertOptions(`Prompt "${name}"`, definition ?? null, PROMPT)
+      PROMPT.assert(definition ?? null, `Prompt "${name}"`)
       assertHandler(`Prompt "${name}"`, handler)
       const input = compileInput(`prompt "${name}"`, definition.input)
       const { version, description, scopes } = definition
@@ -273,7 +275,7 @@ export function createRegistry({
       if (!URL.canParse(uri))
         throw misuse(`A resource needs a full URI, such as "notes://today"; got "${uri}".`)
       assertNew('resource', uri, resources)
-      assertOptions(`Resource "${uri}"`, definition ?? null, RESOURCE)
+      RESOURCE.assert(definition ?? null, `Resource "${uri}"`)
       assertHandler(`Resource "${uri}"`, handler)
       const { name, mimeType, size, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
       const target = resourceTarget(uri, handler as never, uri, { version, mimeType, cache, scopes })
@@ -282,7 +284,7 @@ export function createRegistry({
     },
     template(uriTemplate, definition, handler) {
       assertNew('resource template', uriTemplate, templates)
-      assertOptions(`Template "${uriTemplate}"`, definition ?? null, TEMPLATE)
+      TEMPLATE.assert(definition ?? null, `Template "${uriTemplate}"`)
       assertHandler(`Template "${uriTemplate}"`, handler)
       const template = parseTemplate(uriTemplate)
       const { name, mimeType, annotations, version, cache = DEFAULT_CACHE, scopes } = definition
@@ -373,11 +375,6 @@ function mirroredOf(schema: unknown): readonly ParamHeader[] {
   return scan?.kind === 'good' ? scan.headers : NO_HEADERS
 }
 
-function assertFlag(name: string, value: unknown): void {
-  if (value !== undefined && typeof value !== 'boolean')
-    throw misuse(`${name} must be true or false; got ${JSON.stringify(value)}.`)
-}
-
 /** Refuses a tool that needs a store the server does not have: when it is declared, not when it is called. */
 function assertStore(
   name: string,
@@ -415,27 +412,6 @@ function findTemplate(templates: ReadonlyMap<string, Template>, uri: string): Ta
     if (target) return target
   }
   return undefined
-}
-
-/** The longest lifetime of a task: a leap year. */
-const MAX_TTL_MS = 366 * 86_400_000
-
-/** The longest poll interval: what fits into a timer. */
-const MAX_POLL_MS = 2 ** 31 - 1
-
-/** Refuses times that no task can have; the message names the option. */
-export function assertTaskTimes(times: {
-  readonly ttl?: readonly [name: string, ms: number | undefined]
-  readonly poll?: readonly [name: string, ms: number | undefined]
-}): void {
-  assertMs(times.ttl, MAX_TTL_MS)
-  assertMs(times.poll, MAX_POLL_MS)
-}
-
-function assertMs(time: readonly [name: string, ms: number | undefined] | undefined, max: number): void {
-  const [name, ms] = time ?? []
-  if (ms === undefined || (Number.isSafeInteger(ms) && ms >= 1 && ms <= max)) return
-  throw misuse(`${name} must be a whole number of milliseconds from 1 to ${max}; got ${ms}.`)
 }
 
 // The value that a call returns in place of its result when it continues as a task and its client reaches tasks through tools

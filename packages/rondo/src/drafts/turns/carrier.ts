@@ -41,6 +41,7 @@ import {
   type OpenedTurn,
   openTurn,
   sealTurn,
+  TURNS,
   type TurnClaims,
   type TurnMemory,
   type TurnsOptions,
@@ -98,9 +99,10 @@ interface Parts {
   find(method: FlowMethod, target: string): Target | undefined
 }
 
-export function createTurns(host: FlowHost, find: Parts['find'], options: TurnsOptions = {}): Turns {
+export function createTurns(host: FlowHost, find: Parts['find'], given: TurnsOptions = {}): Turns {
+  const options = TURNS.read(given, 'createServer: turns')
   const memory = createTurnMemory(host.limits.maxRememberedBytes, host.platform.now)
-  const parts: Parts = { host, find, memory, options: { state: 'shared', form: 'string', ...options } }
+  const parts: Parts = { host, find, memory, options }
   return {
     begin: (target, call, principal, line, session) =>
       guarded(parts, call.id, async () => {

@@ -15,6 +15,7 @@ import type { FlowHost, OpenedStored } from '../../carry/host.ts'
 import { toHandle } from '../../carry/migration.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord, isText } from '../../lib/json.ts'
+import { defineOptions, type OptionSet, type OptionsOf, oneOf } from '../../options.ts'
 import { isRequestId } from '../../protocol/common/request-id.ts'
 import type { InputRequests } from '../../protocol/wire.ts'
 import {
@@ -35,11 +36,16 @@ import {
 } from './wire.ts'
 
 export interface TurnsOptions {
-  /** One state for all questions of a turn, or one for each. Default: `shared`. */
+  /** `shared`: one state for all questions of a turn; `per-request`: one per question. Default: `shared`. */
   state?: 'shared' | 'per-request'
-  /** How a state travels. Default: `string`. */
+  /** `string` or `object`: how the server sends a state. It accepts both. Default: `string`. */
   form?: StateForm
 }
+
+export const TURNS: OptionSet<OptionsOf<Required<TurnsOptions>>> = defineOptions('turns', {
+  state: oneOf(['shared', 'per-request'], 'shared'),
+  form: oneOf(['string', 'object'], 'string'),
+})
 
 /** The request that a turn belongs to, as the state holds it. */
 export interface TurnClaims {

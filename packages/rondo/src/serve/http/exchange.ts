@@ -22,10 +22,10 @@ import type { RequestMessage } from '../../protocol/codec.ts'
 import { statusOf } from '../../protocol/common/headers.ts'
 import { createIdReader, type IdReader, readRequestId } from '../../protocol/common/request-id.ts'
 import { internalError } from '../failure.ts'
-import { createWatch, HEARTBEAT_MS } from '../heartbeat.ts'
-import { createLoads, createShares, FREE_WEIGHT, NOBODY } from '../limits.ts'
+import { createWatch } from '../heartbeat.ts'
+import { createLoads, createShares, FREE_WEIGHT, HTTP_LIMITS, NOBODY } from '../limits.ts'
 import { type OlderMessage, readMessage, readParsed, type Weigh } from '../message.ts'
-import { assertHttpOptions, type HttpOptions } from '../options.ts'
+import type { HttpOptions } from '../options.ts'
 import type { HttpRequest, HttpResponse, Load, Outlet, Service } from '../port.ts'
 import { finishOnce, replyTo } from '../service.ts'
 import { createAdmission, createAllowList, createCrossOrigin, retryLater } from './admission.ts'
@@ -62,15 +62,15 @@ const HOOK_FAILED = 'The option authenticate threw, did not settle in time or re
 
 /** `listenHost` is the name that the server listens on, which is then an allowed host. */
 export function createExchange(service: Service, options: HttpOptions = {}, listenHost?: string): Exchange {
-  assertHttpOptions(options)
-  const { authenticate, heartbeatMs = HEARTBEAT_MS } = options
+  const settings = HTTP_LIMITS.pick(options)
+  const { authenticate } = options
   const { resource } = authenticate ?? {}
   const onError = quietly(options.onError)
   const every = options.every ?? createEvery(onError)
-  const subscriptions = createSubscriptions(service, options)
+  const subscriptions = createSubscriptions(service, settings)
   const shareOf = createShares(options.addressHeader)
   const watch = createWatch({
-    heartbeatMs,
+    heartbeatMs: settings.heartbeatMs,
     slow: service.slow,
     isStuck: service.isStuck,
     every,
@@ -78,9 +78,9 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   })
   const inFlight = createInFlight(watch, options.isolated)
   const stream = {
-    keepAliveMs: options.keepAliveMs ?? 15_000,
+    keepAliveMs: settings.keepAliveMs,
     every,
-    maxBacklog: options.maxBacklogBytes ?? 1_048_576,
+    maxBacklog: settings.maxBacklogBytes,
   }
   const access = createAccess(service, authenticate)
   const loads = service.loads ?? createLoads()

@@ -7,20 +7,25 @@
  */
 
 import { readWebBody } from '../../lib/body.ts'
+import { defineOptions, number, type OptionSet, type OptionsOf } from '../../options.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { HttpHeaders, HttpResponse, Outlet } from '../port.ts'
 import type { Exchange } from './exchange.ts'
 import { toResponse } from './route.ts'
 
 export interface FetchOptions {
-  /** Bytes of the largest body that is read. Default: 1 MiB. */
+  /** The largest request body that is accepted; then `LIMIT_BODY`. Default: 1 MiB. */
   maxBodyBytes?: number
 }
+
+export const BODY_OPTIONS: OptionSet<OptionsOf<Required<FetchOptions>>> = defineOptions('nodeHandler', {
+  maxBodyBytes: number(1_048_576),
+})
 
 export type FetchHandler = (request: Request) => Promise<Response>
 
 export function createFetchHandler(exchange: Exchange, options: FetchOptions = {}): FetchHandler {
-  const maxBodyBytes = options.maxBodyBytes ?? 1_048_576
+  const { maxBodyBytes } = BODY_OPTIONS.pick(options)
   return (request) =>
     new Promise((resolve) => {
       const { method, url, signal, body } = request

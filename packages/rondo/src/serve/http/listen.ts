@@ -7,8 +7,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { type AddressInfo, Server as NetServer } from 'node:net'
 import type { FlowHost } from '../../carry/host.ts'
-import { assertOptions, misuse, RondoError } from '../../errors.ts'
+import { misuse, RondoError } from '../../errors.ts'
 import { quietly } from '../../lib/quietly.ts'
+import { defineOptions, flag, number, type OptionsOf, text, unchecked } from '../../options.ts'
 import type { EngineStore, Store } from '../../store/store.ts'
 import { createStop, onSignals } from '../drain.ts'
 import { capConnections } from '../limits.ts'
@@ -18,38 +19,45 @@ import { createExchange } from './exchange.ts'
 import { createNodeHandler, type NodeHandler, type NodeHandlerOptions } from './node.ts'
 
 export interface ListenOptions extends HttpOptions, NodeHandlerOptions {
-  /** 0 chooses a free port. Default: 3000. */
+  /** The port; 0 picks a free one. Default: the environment variable `PORT`, else 3000. */
   port?: number
-  /** The address to listen on, which is also an allowed host. Default: loopback. */
+  /** The address to listen on, which is also an allowed host. Default: `127.0.0.1`. */
   host?: string
   /** The path of the endpoint; `*` serves every path. Default: `/mcp`. */
   path?: string
-  /** How long a client may take to send its headers. */
+  /** How long a client may take to send its headers. Default: 10 s. */
   headersTimeoutMs?: number
-  /** How long a client may take to send its whole request. */
+  /** How long a client may take to send its whole request. Default: 30 s. */
   requestTimeoutMs?: number
-  /** How long a connection may be idle. Behind a load balancer: longer than it keeps idle connections. */
+  /** How long a connection may be idle; behind a load balancer, set it longer than the load balancer keeps idle connections. Default: 10 s. */
   keepAliveTimeoutMs?: number
-  /** Bytes of all headers of a request together. */
+  /** Total size of the headers of a request. Default: 16 KiB. */
   maxHeaderBytes?: number
-  /** Connections that may be open at once. */
+  /** Concurrent connections; further ones are closed at once. Default: 4,096. */
   maxConnections?: number
-  /** Connections that may be open at once from one address. Not for use behind a proxy: all connections have its address. */
+  /** Concurrent connections from one address; do not set it behind a proxy, where all have the same address. Default: no limit. */
   maxConnectionsPerAddress?: number
-  /** Drains on SIGTERM and SIGINT, then exits. Default: true. */
+  /** Drains on SIGTERM and SIGINT, then ends the process. Default: `true`. */
   signals?: boolean
-  /** Logs unhandled rejections, which then do not end the process. Default: true. */
+  /**
+   * Logs unhandled rejections; `false` lets them end the process. Default: `true`.
+   *
+   * @see docs/decisions/0012-unhandled-rejections.md
+   */
   rejections?: boolean
   /**
-   * Releases the port as soon as the server begins to stop, so that its replacement on this machine can use it. Open
-   * connections are served to their end. Default: false, so that new connections from a load balancer get 503.
+   * Releases the port as soon as the server begins to stop, so that its replacement on this machine can use it; open
+   * connections are served to their end. With `false`, new connections from a load balancer get 503. Default: `false`.
    */
   releasePort?: boolean
-  /** Grace period of calls in flight while the server stops. */
+  /** How long a drain waits for calls in flight. Default: 10 s. */
   graceMs?: number
   /** A path that responds 200 while this process runs, such as `/healthz`. Default: none. */
   health?: string
-  /** A path that responds 200 while this instance can take calls and 503 otherwise, such as `/readyz`. Default: none. */
+  /**
+   * A path that responds 200 while this instance can take calls, and 503 while it drains, has no keys or its store does not respond,
+   * such as `/readyz`. Default: none.
+   */
   ready?: string
   /** How long `ready` reports 503 before the server refuses calls, so that a load balancer can react. Default: 0. */
   drainDelayMs?: number
@@ -64,10 +72,9 @@ export interface Listening {
   close(): Promise<void>
 }
 
-export async function listen(service: Service, options: ListenOptions = {}): Promise<Listening> {
-  assertValues(options)
-  const host = options.host ?? '127.0.0.1'
-  const path = options.path ?? '/mcp'
+export async function listen(service: Service, given: ListenOptions = {}): Promise<Listening> {
+  const options = LISTEN.pick(given)
+  const { host, path } = options
   const exchange = createExchange(service, options, host)
   assertPaths(options, path)
   service.extensions?.assertVisible({
@@ -77,7 +84,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   })
   const handler = createNodeHandler(exchange, options, path === '*' ? undefined : path)
   const server = createServer(serverOptions(options), withHealth(handler, options, service.readiness))
-  server.maxConnections = options.maxConnections ?? 4_096
+  server.maxConnections = options.maxConnections
   if (options.maxConnectionsPerAddress !== undefined) capConnections(server, options.maxConnectionsPerAddress)
   // Without a listener, a connection that cannot be accepted would end the process.
   const onError = quietly(options.onError)
@@ -88,7 +95,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
     delayMs: options.drainDelayMs,
     begin() {
       exchange.drain()
-      if (options.releasePort === true) release(server)
+      if (options.releasePort) release(server)
     },
     idle: () => exchange.idle(),
     async finish() {
@@ -98,7 +105,7 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
     },
     graceMs: options.graceMs,
   })
-  const forget = options.signals === false ? () => {} : onSignals(stop)
+  const forget = options.signals ? onSignals(stop) : () => {}
   return {
     host,
     port,
@@ -110,87 +117,59 @@ export async function listen(service: Service, options: ListenOptions = {}): Pro
   }
 }
 
-const LISTEN_OPTIONS: Readonly<Record<keyof ListenOptions, true>> = {
-  ...HTTP_OPTIONS,
-  port: true,
-  host: true,
-  path: true,
-  headersTimeoutMs: true,
-  requestTimeoutMs: true,
-  keepAliveTimeoutMs: true,
-  maxHeaderBytes: true,
-  maxConnections: true,
-  maxConnectionsPerAddress: true,
-  signals: true,
-  rejections: true,
-  releasePort: true,
-  graceMs: true,
-  health: true,
-  ready: true,
-  drainDelayMs: true,
-}
-
-/** Refuses options that `server.listen` does not have, and values that it cannot use, before anything is opened. */
-export function assertListenOptions(given: ListenOptions | undefined): void {
-  assertOptions('listen', given, LISTEN_OPTIONS)
-  assertValues(given ?? {})
-}
-
-const COUNTS = [
-  'maxConnections',
-  'maxConnectionsPerAddress',
-  'maxHeaderBytes',
-  'keepAliveTimeoutMs',
-  'graceMs',
-  'drainDelayMs',
-] as const
-
-function assertValues(options: ListenOptions): void {
-  assertPort(options.port)
-  for (const name of COUNTS) {
-    const value: unknown = options[name]
-    if (value !== undefined && !(typeof value === 'number' && value >= 0)) {
-      throw misuse(`${name} must be a number of 0 or more.`)
-    }
-  }
-  const { releasePort } = options
-  if (releasePort !== undefined && typeof releasePort !== 'boolean') {
-    throw misuse('releasePort must be true or false.')
-  }
-}
+const PORT = 'a whole number from 0 to 65535, where 0 chooses a free port'
 
 /** A program may pass the text of an environment variable, which Node accepts. */
-function assertPort(port: unknown, of = 'listen: port'): void {
-  if (port === undefined) return
-  const isText = typeof port === 'string' && /^\d+$/.test(port)
-  const number = isText ? Number(port) : port
-  if (typeof number === 'number' && Number.isInteger(number) && number >= 0 && number <= 65_535) return
-  const got = typeof port === 'string' ? JSON.stringify(port) : String(port)
-  const unset = Number.isNaN(port) ? ' Is an environment variable missing?' : ''
-  throw misuse(
-    `${of} must be a whole number from 0 to 65535, where 0 chooses a free port; got ${got}.${unset}`,
-  )
+function isPort(port: unknown): boolean {
+  const value = typeof port === 'string' && /^\d+$/.test(port) ? Number(port) : port
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= 65_535
+}
+
+const LISTEN = defineOptions('listen', {
+  ...HTTP_OPTIONS,
+  port: { initial: undefined, mustBe: (value: unknown) => (isPort(value) ? undefined : PORT) },
+  host: text('127.0.0.1'),
+  path: unchecked<string>('/mcp'),
+  headersTimeoutMs: number(10_000),
+  requestTimeoutMs: number(30_000),
+  // Twice what clients commonly wait for, so that none of them meets a closing connection.
+  keepAliveTimeoutMs: number(10_000),
+  maxHeaderBytes: number(16_384),
+  maxConnections: number(4_096),
+  maxConnectionsPerAddress: number(),
+  signals: flag(true),
+  rejections: flag(true),
+  releasePort: flag(false),
+  graceMs: number(10_000),
+  health: unchecked(),
+  ready: unchecked(),
+  drainDelayMs: number(0),
+} satisfies OptionsOf<ListenOptions>)
+
+type ListenSettings = ReturnType<typeof LISTEN.read>
+
+/** Throws if `server.listen` does not have an option or cannot use its value, before anything is opened. */
+export function assertListenOptions(given: ListenOptions | undefined): void {
+  LISTEN.assert(given)
 }
 
 /** The port that the environment names, if it does. */
 export function portOfEnvironment(): number | undefined {
-  const text = process.env.PORT
-  if (text === undefined || text === '') return undefined
-  assertPort(text, 'The environment variable PORT')
-  return Number(text)
+  const port = process.env.PORT
+  if (port === undefined || port === '') return undefined
+  if (isPort(port)) return Number(port)
+  throw misuse(`The environment variable PORT must be ${PORT}; got ${JSON.stringify(port)}.`)
 }
 
-function serverOptions(options: ListenOptions): Parameters<typeof createServer>[0] {
-  const headersTimeout = options.headersTimeoutMs ?? 10_000
-  const requestTimeout = options.requestTimeoutMs ?? 30_000
+function serverOptions(options: ListenSettings): Parameters<typeof createServer>[0] {
+  const { headersTimeoutMs: headersTimeout, requestTimeoutMs: requestTimeout } = options
   return {
     headersTimeout: Math.min(headersTimeout, requestTimeout),
     requestTimeout,
     // How often Node looks for late requests. Its default of 30 s would triple the limit.
     connectionsCheckingInterval: Math.max(50, Math.min(2_000, headersTimeout / 4, requestTimeout / 4)),
-    // Twice what clients commonly wait for, so that none of them meets a closing connection.
-    keepAliveTimeout: options.keepAliveTimeoutMs ?? 10_000,
-    maxHeaderSize: options.maxHeaderBytes ?? 16_384,
+    keepAliveTimeout: options.keepAliveTimeoutMs,
+    maxHeaderSize: options.maxHeaderBytes,
   }
 }
 

@@ -7,23 +7,18 @@
  */
 
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { assertOptions } from '../../errors.ts'
 import { type Body, type BodyBounds, readNodeBody } from '../../lib/body.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
 import type { HttpHeaders, HttpResponse, Outlet } from '../port.ts'
 import type { HttpArrival } from './arrival.ts'
 import type { Exchange } from './exchange.ts'
+import { BODY_OPTIONS } from './fetch.ts'
 import { JSON_HEADERS } from './line.ts'
 import { sendResponse } from './route.ts'
 
 export interface NodeHandlerOptions {
-  /** Bytes of the largest body that is read. Default: 1 MiB. */
+  /** The largest request body that is accepted; then `LIMIT_BODY`. Default: 1 MiB. */
   maxBodyBytes?: number
-}
-
-/** Refuses options that `server.nodeHandler` does not have. */
-export function assertHandlerNames(given: unknown): void {
-  assertOptions('nodeHandler', given, { maxBodyBytes: true } satisfies Record<keyof NodeHandlerOptions, true>)
 }
 
 export type NodeHandler = (req: NodeRequest, res: ServerResponse) => void
@@ -40,7 +35,7 @@ export function createNodeHandler(
   options: NodeHandlerOptions = {},
   path?: string,
 ): NodeHandler {
-  const limit = options.maxBodyBytes ?? 1_048_576
+  const { maxBodyBytes: limit } = BODY_OPTIONS.pick(options)
   return (req, res) => {
     void exchange.serve(new NodeArrival(req, res, exchange, limit, path))
   }

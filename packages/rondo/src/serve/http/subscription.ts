@@ -15,7 +15,7 @@ import { encodeNotification, SUBSCRIPTION_ID } from '../../protocol/common/json-
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { type TaskState, toTaskResult } from '../../protocol/reply.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
-import { costOf, createOwnerTally, NOBODY } from '../limits.ts'
+import { costOf, createOwnerTally, HTTP_LIMITS, NOBODY } from '../limits.ts'
 import type { Change, ChangeBus, Outlet, Service, StreamOptions } from '../port.ts'
 import { openStream, refusal, toEvent } from './line.ts'
 
@@ -48,10 +48,10 @@ interface SubscriptionLimits {
 
 export function createSubscriptions(service: Service, limits: SubscriptionLimits = {}): Subscriptions {
   const {
-    maxSubscriptions: max = 1024,
-    maxSubscriptionsPerCaller: perCaller = 256,
-    maxSubscriptionBytes: maxBytes = 65_536,
-  } = limits
+    maxSubscriptions: max,
+    maxSubscriptionsPerCaller: perCaller,
+    maxSubscriptionBytes: maxBytes,
+  } = HTTP_LIMITS.pick(limits)
   const enders = new Set<() => void>()
   const byShare = createOwnerTally()
 

@@ -8,10 +8,11 @@
 
 import { isUtf8 } from 'node:buffer'
 import type { Readable, Writable } from 'node:stream'
-import { assertOptions, RondoError } from '../../errors.ts'
+import { RondoError } from '../../errors.ts'
 import { createEvery, type Every } from '../../lib/clock.ts'
 import { createInFlight, type InFlight } from '../../lib/collection.ts'
 import { quietly } from '../../lib/quietly.ts'
+import { callable, defineOptions, flag, number, type OptionsOf, unchecked } from '../../options.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
 import {
   createLineReader,
@@ -22,57 +23,63 @@ import {
 import { readRequestId } from '../../protocol/common/request-id.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'
-import { assertInterval, createWatch, HEARTBEAT_MS, Pulse, type Watch } from '../heartbeat.ts'
+import { createWatch, Pulse, type Watch } from '../heartbeat.ts'
 import { assertPrincipal } from '../http/authenticate.ts'
 import { toLine } from '../http/line.ts'
 import { createSubscriptions, type Subscriptions } from '../http/subscription.ts'
-import { createLoads, FREE_WEIGHT, NOBODY } from '../limits.ts'
+import { createLoads, FREE_WEIGHT, HTTP_LIMITS, NOBODY } from '../limits.ts'
 import { readMessage } from '../message.ts'
 import type { Load, Loads, OlderPeer, Service, StdioOutput, WatchedCall } from '../port.ts'
 import { finishOnce, replyTo } from '../service.ts'
 
 export interface StdioOptions {
-  /** Default: `process.stdin`. */
+  /** Where messages are read from. Default: `process.stdin`. */
   input?: Readable
-  /** Default: `process.stdout`, to which nothing else in this process can then write. */
+  /** Where messages are written; nothing else in the process can write there meanwhile. Default: `process.stdout`. */
   output?: Writable
-  /** Who the client is. Usually absent, since the client is the user who started this process. */
+  /** Who the client is: usually the user who started this process. Default: anonymous. */
   principal?: Principal
-  /** Bytes of the longest line that is read. */
+  /** The longest line that is accepted; then `LIMIT_BODY`. Default: 4 MiB. */
   maxLineBytes?: number
-  /** Subscriptions that may be open at once. */
+  /** Concurrent subscriptions. Default: 1024. */
   maxSubscriptions?: number
-  /** How long a call may be silent before it sends a heartbeat, if the client asked for progress; 0 for never. */
+  /** How long a call may work in silence before it sends progress, if the client asked for it; 0 for never. Default: 5 s. */
   heartbeatMs?: number
-  /** The timer of heartbeats. */
+  /** The timer of heartbeats. Default: `setInterval`. */
   every?: Every
-  /** Grace period of calls in flight after the end of the input, and while the process stops. */
+  /** How long calls in flight may take after the end of the input, and while the process stops. Default: 10 s. */
   graceMs?: number
-  /** Drains on SIGTERM and SIGINT, then exits. Default: true. */
+  /** Drains on SIGTERM and SIGINT, then ends the process. Default: `true`. */
   signals?: boolean
-  /** Logs unhandled rejections, which then do not end the process. Default: true. */
+  /**
+   * Logs unhandled rejections; `false` lets them end the process. Default: `true`.
+   *
+   * @see docs/decisions/0012-unhandled-rejections.md
+   */
   rejections?: boolean
-  /** Receives errors that no client is told about. */
+  /** Receives errors that no client is told about. Default: the log. */
   onError?: (error: unknown) => void
 }
 
-const STDIO_OPTIONS: Readonly<Record<keyof StdioOptions, true>> = {
-  input: true,
-  output: true,
-  principal: true,
-  maxLineBytes: true,
-  maxSubscriptions: true,
-  heartbeatMs: true,
-  every: true,
-  graceMs: true,
-  signals: true,
-  rejections: true,
-  onError: true,
-}
+const { maxSubscriptions, heartbeatMs } = HTTP_LIMITS.table
 
-/** Refuses options that `server.stdio` does not have. */
-export function assertStdioNames(given: unknown): void {
-  assertOptions('stdio', given, STDIO_OPTIONS)
+const STDIO = defineOptions('stdio', {
+  input: unchecked(),
+  output: unchecked(),
+  principal: unchecked(),
+  maxLineBytes: number(4_194_304),
+  maxSubscriptions,
+  heartbeatMs,
+  every: callable(),
+  graceMs: number(10_000),
+  signals: flag(true),
+  rejections: flag(true),
+  onError: callable(),
+} satisfies OptionsOf<StdioOptions>)
+
+/** Throws if `server.stdio` does not have an option or cannot use its value. */
+export function assertStdioOptions(given: unknown): void {
+  STDIO.assert(given)
 }
 
 interface StdioServing {
@@ -85,19 +92,19 @@ interface StdioServing {
 /** Unread bytes beyond which progress and logs are dropped. */
 const MAX_BACKLOG = 1_048_576
 
-export function serveStdio(service: Service, options: StdioOptions = {}): StdioServing {
-  const { input = process.stdin, output = process.stdout, graceMs = 10_000 } = options
+export function serveStdio(service: Service, given: StdioOptions = {}): StdioServing {
+  const options = STDIO.pick(given)
+  const { input = process.stdin, output = process.stdout, graceMs, heartbeatMs } = options
   if (options.principal !== undefined) assertPrincipal(options.principal)
   const onError = quietly(options.onError)
-  assertInterval('heartbeatMs', options.heartbeatMs, 0)
-  const { heartbeatMs = HEARTBEAT_MS, every = createEvery(onError) } = options
+  const { every = createEvery(onError) } = options
   const watch = createWatch({ heartbeatMs, slow: service.slow, every, onError })
   const claim = output === process.stdout ? claimStdout(process.stdout, process.stderr) : undefined
   const write = claim ? claim.write : (text: string) => output.write(text)
   const peer = new StdioPeer(service, toOutput(input, output, write), { ...options, watch, onError })
   const { promise: done, resolve: finish } = deferred()
   const read = createLineReader(
-    options.maxLineBytes ?? 4_194_304,
+    options.maxLineBytes,
     (line) => peer.receive(line),
     (id) => peer.refuse(id, new RondoError('LIMIT_BODY', 'The line is too long')),
   )

@@ -50,14 +50,21 @@ export const LEASE_MS = 15_000
 const DAY_MS = 86_400_000
 const MAX_TTL_MS = 366 * DAY_MS
 
-const defaults = {
+/** Limits of tasks, unless the operator sets others. */
+export const ENGINE_DEFAULTS: Required<
+  Pick<LeaseEngineOptions, 'leaseMs' | 'maxOpenTasks' | 'maxEndedTasks' | 'maxEndedBytes' | 'maxJournalBytes'>
+> = {
   leaseMs: LEASE_MS,
-  maxFailures: 5,
-  backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   maxOpenTasks: 100,
   maxEndedTasks: 1_000,
   maxEndedBytes: 64 * 1024 * 1024,
   maxJournalBytes: 16 * 1024 * 1024,
+}
+
+const defaults = {
+  ...ENGINE_DEFAULTS,
+  maxFailures: 5,
+  backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   sweepMs: 60_000,
   sweepBatch: 500,
   statsMs: 10_000,
