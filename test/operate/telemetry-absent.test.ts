@@ -21,7 +21,7 @@ const TELEMETRY = [
   'spansOf',
   'guardObserved',
   'attempt',
-  'around',
+  'runGuarded',
 ]
 
 it('a call without telemetry enters no function of it', async () => {

@@ -182,7 +182,7 @@ function guardObserved(observed: Observed, report: (error: unknown) => void): Ob
     })
   }
   /** Calls `fn` once, whatever the observer does with it. */
-  const around = <T>(fn: () => T, observe: (once: () => T) => T): T => {
+  const runGuarded = <T>(fn: () => T, observe: (once: () => T) => T): T => {
     let ran: { readonly value: T } | undefined
     let threw: { readonly error: unknown } | undefined
     const once = (): T => {
@@ -214,8 +214,8 @@ function guardObserved(observed: Observed, report: (error: unknown) => void): Ob
     get trace() {
       return attempt(() => observed.trace)
     },
-    run: (fn) => around(fn, (once) => observed.run(once)),
-    work: (kind, key, fn) => around(fn, (once) => observed.work(kind, key, once)),
+    run: (fn) => runGuarded(fn, (once) => observed.run(once)),
+    work: (kind, key, fn) => runGuarded(fn, (once) => observed.work(kind, key, once)),
     replayed: (kind, key) => replayed([kind, key]),
     end(how) {
       if (ended) return
