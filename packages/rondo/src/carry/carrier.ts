@@ -24,7 +24,7 @@ import { MANUAL, unaskable, withElicitationId } from '../replay/question.ts'
 import type { RunReport } from '../replay/run-state.ts'
 import type { TaskHead } from '../store/task-engine.ts'
 import type { InputRequired, Target } from '../tool/target.ts'
-import type { FlowHost, RunningRound, TaskHost, TaskPlace } from './host.ts'
+import type { FlowHost, NamedCall, Placed, TaskHost, TaskPlace } from './host.ts'
 
 /** A run that stopped before its call was over. The carrier keeps its journal for the next one. */
 export interface Pause {
@@ -69,12 +69,7 @@ export interface Carrier<From, To, R extends Round = Round> {
 }
 
 /** One request of a flow, with the journal it begins with. */
-export interface Round {
-  readonly host: FlowHost
-  readonly call: FlowCall
-  readonly target: Target
-  readonly principal: Principal | undefined
-  readonly line: Line
+export interface Round extends RoundRequest {
   readonly beginning: Beginning
   /** When work on the request began, ms since the epoch. */
   readonly began: number
@@ -90,7 +85,7 @@ export interface Round {
 }
 
 /** The tool, prompt or resource of a round, as the log names it. The URI of a template contains what its caller chose, so the template is named. */
-export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'>): {
+export function subjectOf({ call, target }: NamedCall): {
   method: FlowMethod
   target: string
 } {
@@ -98,7 +93,7 @@ export function subjectOf({ call, target }: Pick<RunningRound, 'call' | 'target'
 }
 
 /** The flow, round and turn that a log line belongs to. */
-export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 'task'>): {
+export function placeOf({ beginning, task }: Placed): {
   flow: string
   round: number
 } & Partial<TaskPlace> {
@@ -106,7 +101,13 @@ export function placeOf({ beginning, task }: Pick<RunningRound, 'beginning' | 't
 }
 
 /** A request on its way into a round. */
-export type RoundRequest = Pick<Round, 'host' | 'call' | 'target' | 'principal' | 'line'>
+export interface RoundRequest {
+  readonly host: FlowHost
+  readonly call: FlowCall
+  readonly target: Target
+  readonly principal: Principal | undefined
+  readonly line: Line
+}
 
 /** The beginning of a round: the journal that was kept before, or an empty one. */
 export interface Beginning {

@@ -19,7 +19,7 @@ import type {
   SealedState,
   StateLimits,
 } from '../seal/state.ts'
-import type { Store } from '../store/store.ts'
+import type { BlobStore, OnceStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { CallStep } from './around.ts'
 
@@ -67,6 +67,12 @@ export interface StateCarrier {
   keep(host: StateHost, claims: Claims, name?: string): SealedState | Promise<SealedState>
 }
 
+/** The part of a store that calls in rounds use. */
+export interface FlowStore {
+  readonly once: OnceStore
+  readonly blobs: BlobStore
+}
+
 /** The part of the host that opens and keeps states. */
 export interface StateHost {
   readonly audience: string
@@ -92,12 +98,20 @@ export interface TaskHost {
   readonly related?: boolean
 }
 
-/** A round whose handler is running, as far as the watch for slow ones needs it. */
-export interface RunningRound {
+/** A call and its target, as far as the log names them. */
+export interface NamedCall {
   readonly call: { readonly method: FlowMethod; readonly target: string }
   readonly target: { readonly label?: string }
+}
+
+/** The place of a round in its flow and its task. */
+export interface Placed {
   readonly beginning: { readonly flow: string; readonly round: number }
   readonly task?: TaskPlace
+}
+
+/** A round whose handler is running, as far as the watch for slow ones needs it. */
+export interface RunningRound extends NamedCall, Placed {
   readonly began: number
 }
 
@@ -163,7 +177,7 @@ export interface FlowHost {
   /** The time for which a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */
-  readonly store?: Pick<Store, 'once' | 'blobs'>
+  readonly store?: FlowStore
   /** Returns the store's epoch, undefined if the store has never been reached (`recallEpoch`). Never rejects. */
   epoch(): Promise<string | undefined>
 }

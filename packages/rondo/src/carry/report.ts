@@ -24,14 +24,20 @@ export type RoundFacts = Pick<
   'outcome' | 'asks' | 'events' | 'moved' | 'task' | 'code' | 'stateBytes' | 'keyId'
 >
 
-/** The end of a task's last turn, until it is in the store. */
-const ends = new WeakMap<TaskHead, Pick<RoundFacts, 'outcome' | 'code'>>()
+/** The end of a task's last turn. */
+interface TurnEnd {
+  readonly outcome: RoundFacts['outcome']
+  readonly code?: RoundFacts['code']
+}
 
-export function noteEnd(task: TaskHead, { outcome, code }: Pick<RoundFacts, 'outcome' | 'code'>): void {
+/** The ends of last turns that are not in the store yet. */
+const ends = new WeakMap<TaskHead, TurnEnd>()
+
+export function noteEnd(task: TaskHead, { outcome, code }: TurnEnd): void {
   ends.set(task, { outcome, code })
 }
 
-export function notedEnd(task: TaskHead): Pick<RoundFacts, 'outcome' | 'code'> | undefined {
+export function notedEnd(task: TaskHead): TurnEnd | undefined {
   return ends.get(task)
 }
 
@@ -290,11 +296,11 @@ function requestOperation(call: PlainCall, began: number): ObservedOperation {
   return { kind: 'request', method: methodOf(call), requestId, protocolVersion, trace, began, ...task }
 }
 
-function endOf(reply: OlderReply): Parameters<Observed['end']>[0] {
+function endOf(reply: OlderReply): OperationEnd {
   if (reply.kind === 'error') return errorEnd(reply.error)
   return reply.kind === 'task_failed' ? { code: 'task_failed', rpc: reply.error.code } : {}
 }
 
-function errorEnd(error: unknown): Parameters<Observed['end']>[0] {
+function errorEnd(error: unknown): OperationEnd {
   return error instanceof RondoError ? { code: error.code, rpc: error.rpc } : { code: 'SERVER_INTERNAL' }
 }

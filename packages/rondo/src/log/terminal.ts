@@ -4,8 +4,8 @@
  */
 
 import { oneLine } from '../form/clean-text.ts'
-import type { DescribedError } from './error.ts'
 import type { LogEvent, RoundEvent } from './event.ts'
+import type { DescribedError } from './json.ts'
 
 type Color = 'dim' | 'red' | 'green' | 'yellow' | 'cyan' | 'bold'
 

@@ -159,16 +159,19 @@ export interface Sleeping {
   skip?(ms: number): void
 }
 
-/** The tasks of a run: whether it can become one, and its status message if it is one. */
-export interface Background {
-  /** This run can leave its request and continue as a task. */
-  readonly possible: boolean
-  /** Sets the status message of the task. */
+/** The status message of a task. */
+export interface StatusPort {
   setStatus(message: string): void
   /** The handler set a status message in an earlier run. */
   statusWasSet?(): void
   /** A step or an effect begins. */
   begins?(kind: 'step' | 'effect', key: string): void
+}
+
+/** The tasks of a run: whether it can become one, and its status message if it is one. */
+export interface Background extends StatusPort {
+  /** This run can leave its request and continue as a task. */
+  readonly possible: boolean
   /** The handler called `ctx.background()`, which is not possible. */
   stays?(): void
   /** Why the run cannot do what needs a task, if it can neither leave nor is one. */

@@ -10,7 +10,7 @@ import { nameCapabilities } from '../../protocol/common/request.ts'
 import { type Reply, TASKS_EXTENSION } from '../../protocol/reply.ts'
 import type { RunReport } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
-import type { BlobStore, Store } from '../../store/store.ts'
+import type { BlobStore } from '../../store/store.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import {
@@ -22,7 +22,7 @@ import {
   solicited,
   taskHostFor,
 } from '../carrier.ts'
-import type { FlowHost, TaskHost } from '../host.ts'
+import type { FlowHost, FlowStore, TaskHost } from '../host.ts'
 import { spansOf } from '../report.ts'
 import { concludeRefused, logRound } from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
@@ -131,7 +131,7 @@ async function beginTask(
 export async function sealWithStore<S extends { readonly kind: string }>(
   round: Round,
   pause: Pause,
-  { blobs }: Pick<Store, 'blobs'>,
+  { blobs }: FlowStore,
   seal: (journal: Journal) => Promise<S>,
 ): Promise<S | Replied> {
   const { host, beginning, line, target } = round

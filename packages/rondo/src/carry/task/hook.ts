@@ -13,7 +13,7 @@ import type { JsonSchema } from '../../protocol/wire.ts'
 import type { Hooks } from '../../replay/input.ts'
 import { copyJson, whyNotJson } from '../../replay/work.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
-import { isStorable } from '../../store/input-slots.ts'
+import { type InputSlot, isStorable } from '../../store/input-slots.ts'
 import type { TaskTurn } from '../../store/task-engine.ts'
 import { HOOK_MS, inTime } from '../../tool/hook.ts'
 import { compilePlainSchema } from '../../tool/schema/judge.ts'
@@ -109,7 +109,7 @@ export function eventsOf(
   host: FlowHost,
   tasks: TaskHost,
   task: PieceOf,
-  slots: ReturnType<TaskTurn['slots']>,
+  slots: readonly InputSlot[],
 ): Map<string, unknown> {
   const events = new Map<string, unknown>()
   for (const slot of slots) {

@@ -13,6 +13,7 @@ import type { Entry, Journal, Reask } from '../../journal/journal.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { LogPlace } from '../../log/event.ts'
 import type { FlowCall, Principal } from '../../protocol/call.ts'
+import type { InputRequest } from '../../protocol/wire.ts'
 import type { Incoming } from '../../replay/input.ts'
 import type { OpenQuestion } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
@@ -21,12 +22,16 @@ import type { InputSlot } from '../../store/input-slots.ts'
 import type { TaskHead, TaskOwner } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 
-export interface Parked {
-  /** When the questions were asked, ms since the epoch. */
-  readonly at?: number
+/** Questions that the client was shown. */
+export interface ShownQuestions {
   /** The open questions, by wire key: the author's key, and the digest of the question. */
   readonly asked: Readonly<Record<string, { readonly key: string; readonly digest: string }>>
   readonly reasks: Readonly<Record<string, Reask>>
+}
+
+export interface Parked extends ShownQuestions {
+  /** When the questions were asked, ms since the epoch. */
+  readonly at?: number
   /** Answers to earlier questions that no turn has reached. */
   readonly kept?: Journal['kept']
   /** Keys whose recorded answer no longer counts. */
@@ -40,7 +45,7 @@ export interface Parked {
 export type TaskRecord =
   | { readonly entry: Entry }
   | { readonly parked: Parked }
-  | { readonly opened: Pick<Parked, 'asked' | 'reasks'> }
+  | { readonly opened: ShownQuestions }
   | { readonly rested: true }
   /** When an open operation ends by itself. Written when it is opened, so that no restart starts the clock again. */
   | { readonly deadline: { readonly key: string; readonly due: number } }
@@ -119,7 +124,7 @@ export function foldRecords(
 }
 
 /** Adds the questions that were shown since to those that were asked. A question that is shown again has spent the answer that was kept for it. */
-export function withOpened(parked: Parked, { asked, reasks }: Pick<Parked, 'asked' | 'reasks'>): Parked {
+export function withOpened(parked: Parked, { asked, reasks }: ShownQuestions): Parked {
   const shown = new Set(Object.values(asked).map(({ key }) => key))
   const kept =
     parked.kept && Object.fromEntries(Object.entries(parked.kept).filter(([key]) => !shown.has(key)))
@@ -164,7 +169,7 @@ export function shownAs(
 }
 
 interface Parking {
-  readonly inputs: ReadonlyMap<string, OpenQuestion['request']>
+  readonly inputs: ReadonlyMap<string, InputRequest>
   /** When inputs stop taking answers. */
   readonly until: ReadonlyMap<string, number>
   readonly close: readonly InputSlot[]
@@ -179,7 +184,7 @@ export function park(
   slots: readonly InputSlot[],
 ): Parking {
   const until = new Map<string, number>()
-  const inputs = new Map<string, OpenQuestion['request']>()
+  const inputs = new Map<string, InputRequest>()
   const asked: Record<string, { key: string; digest: string }> = {}
   const mine = slots.filter((slot) => slot.role !== 'hook')
   const taken = new Set(mine.map((slot) => slot.key))
@@ -241,7 +246,10 @@ export type Piece =
   | `event ${string}`
 
 /** Whose piece it is. */
-export type PieceOf = Pick<TaskHead, 'id' | 'owner'>
+export interface PieceOf {
+  readonly id: string
+  readonly owner: TaskOwner
+}
 
 /** When a task ends at the latest, however long it waits. */
 export function endOfLife({ maxTtlMs }: TaskHost, { createdAt, expiresAt }: TaskHead): number {

@@ -11,7 +11,7 @@
  */
 
 import type { TaskState } from '../../protocol/reply.ts'
-import type { Background, ReplayInput } from '../../replay/input.ts'
+import type { ReplayInput, StatusPort } from '../../replay/input.ts'
 import type { AnsweredSlot } from '../../store/input-slots.ts'
 import type { TaskTurn, TaskView } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
@@ -76,7 +76,7 @@ function shorten(message: string): string {
 const SHOWN_AFTER_MS = 500
 
 /** Reports for one turn. */
-export interface StatusReporter extends Pick<Background, 'setStatus' | 'statusWasSet' | 'begins'> {
+export interface StatusReporter extends StatusPort {
   /** True if the author has reported something in this turn. */
   readonly reported: boolean
   /** The work under this key is recorded. */

@@ -44,17 +44,21 @@ import { createShown, createStatusReporter, type Shown, type StatusReporter } fr
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
 
-/** One turn of a task: a round whose journal is in the store. */
-interface TaskRun extends Round {
+/** A turn whose journal is not opened yet. */
+interface Opening {
+  readonly host: FlowHost
   readonly tasks: TaskHost
   readonly turn: TaskTurn
   readonly plan: TaskPlan
+  readonly target: Target
+}
+
+/** One turn of a task: a round whose journal is in the store. */
+interface TaskRun extends Round, Opening {
   readonly folded: Folded
   readonly shown: Shown
   readonly status: StatusReporter
 }
-
-type Opening = Pick<TaskRun, 'host' | 'tasks' | 'turn' | 'plan' | 'target'>
 
 const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
   open,
@@ -228,7 +232,7 @@ async function keep(run: TaskRun, pause: Pause): Promise<TaskTurnOutcome> {
 }
 
 /** A task outlives everything that it waits for by its own lifetime, so that its result can be read. */
-function liveUntil(run: TaskRun, { deadlines = {} }: Pick<Journal, 'deadlines'>): number | undefined {
+function liveUntil(run: TaskRun, { deadlines = {} }: Journal): number | undefined {
   const { plan, target, tasks, turn } = run
   const ttlMs = plan.ttlMs ?? target.task.ttlMs ?? tasks.ttlMs
   const last = Math.max(...Object.values(deadlines))
