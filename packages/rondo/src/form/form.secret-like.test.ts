@@ -29,7 +29,7 @@ const TITLES = [
 ]
 
 describe('words that name a secret', () => {
-  it('T5 are found whole, in every spelling, and nowhere else', () => {
+  it('T5 findSecretWords finds them whole, in every spelling, and nowhere else', () => {
     const lines = [...NAMES, ...TITLES].map((name) => `${name}: ${findSecretWords(name) ?? '-'}`)
     expect(lines.join('\n')).toMatchInlineSnapshot(`
       "password: password
@@ -145,11 +145,11 @@ describe('words that name a secret', () => {
     ['a choice', 'token', { type: 'string', enum: ['a', 'b'] }, undefined],
     ['a list of choices', 'secrets', { type: 'array', items: { enum: ['a'] } }, undefined],
     ['an inherited name', '__proto__', { type: 'string' }, undefined],
-  ])('T5 are found where one can be entered: %s', (_name, name, schema, words) => {
+  ])('T5 findSecret finds them where one can be entered: %s', (_name, name, schema, words) => {
     expect(findSecret(name, schema)).toBe(words)
   })
 
-  it('T5 are found in linear time', () => {
+  it('T5 findSecretWords takes linear time', () => {
     hasAnEnd(() => findSecretWords('aB'.repeat(1_000_000)))
   })
 })

@@ -93,7 +93,7 @@ describe('what a person typed is read:', () => {
     expect(checkField(field, input)).toEqual({ ok: false, message })
   })
 
-  it('and a refusal lists the first of many choices', () => {
+  it('a refusal lists the first of many choices', () => {
     const many = {
       ...choice,
       options: Array.from({ length: 40 }, (_, i) => ({ value: `${i}`, title: `No ${i}` })),

@@ -525,7 +525,7 @@ describe('an answer that arrives while the handler runs', () => {
     return { ...report, answers: report.journal.entries.filter(({ key }) => key === 'q') }
   }
 
-  it('G4 is taken, also if it arrives before the handler asks', async () => {
+  it('G4 is taken, even if it arrives before the handler asks', async () => {
     const digest = await digestOf()
     for (const first of ['ask', 'arrive']) {
       const report = await turn(

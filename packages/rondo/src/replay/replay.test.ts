@@ -197,7 +197,7 @@ describe('status and log messages', () => {
   }
   const everything = { input: { logLevel: 'debug' as const } }
 
-  it('are not repeated by a replay', async () => {
+  it('a replay repeats none of them', async () => {
     const flow = replayFlow(months)
     const all = ['month 1', 'in 1', 'month 2', 'in 2', 'asking']
     await flow.round(undefined, everything)
@@ -212,7 +212,7 @@ describe('status and log messages', () => {
     expect(sent(flow)).toEqual(all)
   })
 
-  it('are sent from the first new operation on if the process died in the middle of a run', async () => {
+  it('a run after a crash sends them from its first new operation on', async () => {
     const first = replayFlow(months)
     await first.round(undefined, everything)
     const entries = first.journal.entries.slice(0, 1)
@@ -221,7 +221,7 @@ describe('status and log messages', () => {
     expect(sent(flow)).toEqual(['month 2', 'in 2', 'asking'])
   })
 
-  it('are sent by a handler in the manual form once it has read the responses', async () => {
+  it('a handler in the manual form sends them once it has read the responses', async () => {
     const flow = replayFlow((ctx) => {
       ctx.log('info', 'begin')
       if (ctx.inputResponses?.q) ctx.log('info', 'answered')

@@ -120,7 +120,7 @@ describe('ctx.sleep', () => {
     expect(flow.clock.now - began).toBe(5000)
   })
 
-  it('may be abandoned: the handler returns while it is open', async () => {
+  it('a handler may return while a sleep is open', async () => {
     const flow = replayFlow(async (ctx) => {
       await Promise.race([ctx.step('fast', () => 1), ctx.sleep('timeout', '1 s')])
       return 'first'
@@ -337,7 +337,7 @@ describe('within', () => {
     expect((await flow.round()).ending).toMatchObject({ kind: 'threw', error: expect.any(TypeError) })
   })
 
-  it('with 0 the question is closed before anybody sees it', async () => {
+  it('a limit of 0 closes the question before anybody sees it', async () => {
     const flow = replayFlow((ctx) => ctx.elicit('q', { ...textQuestion(), within: 0 }))
     expect(returned(await flow.round())).toEqual({ action: 'expired' })
   })

@@ -368,7 +368,7 @@ describe('moving a call', () => {
     expect(ran).toEqual(['quick', 'slow', 'next'])
   })
 
-  it('may release the call at a checkpoint, which otherwise does nothing', async () => {
+  it('an instance may release the call at a checkpoint, which otherwise does nothing', async () => {
     const handler: Handler = async (ctx) => {
       await ctx.checkpoint()
       return 'continued'

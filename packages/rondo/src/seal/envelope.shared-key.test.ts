@@ -66,7 +66,7 @@ describe('the key that seals', () => {
 describe('the keys that were opened', () => {
   const { mint: key } = ringOf('a')
 
-  it('T8 are kept after their commitment was checked, and salts that a caller makes up displace none', () => {
+  it('T8 a key is kept once its commitment was checked, and salts that a caller makes up displace none', () => {
     const { table, derived } = counting()
     const genuine = table.find(key, HEADER, Buffer.alloc(16, 1))
     table.keep(key, genuine)
@@ -86,7 +86,7 @@ describe('the keys that were opened', () => {
     expect(derived()).toBe(before + 1)
   })
 
-  it('stay while they are used, however many others there are', () => {
+  it('a key stays while it is used, however many others there are', () => {
     const { table, derived } = counting()
     const used = Buffer.alloc(16, 1)
     table.keep(key, table.find(key, HEADER, used))
@@ -101,7 +101,7 @@ describe('the keys that were opened', () => {
 describe('tokens of one key', () => {
   const ring = ringOf('a')
 
-  it('T8 have their key derived once, however many tokens with salts that a caller made up are refused', () => {
+  it('T8 the ring derives their key once, however many tokens with made-up salts are refused', () => {
     const { token } = sealEnvelope(ring, AUDIENCE, 'x')
     const elsewhere = ringOf('a')
     const derivations = vi.spyOn(crypto, 'hkdfSync')
@@ -163,7 +163,7 @@ describe('tokens of one key', () => {
     ['the nonce', 22, 34, 'tag'],
     ['the ciphertext', 66, 322, 'tag'],
     ['the tag', 322, 338, 'tag'],
-  ] as const)('B4 refuse %s of another token of the same key', (_name, from, to, reason) => {
+  ] as const)('B4 the ring refuses %s of another token of the same key', (_name, from, to, reason) => {
     const [one, other] = ['x', 'y'].map((data) => rawOf(sealEnvelope(ring, AUDIENCE, data).token))
     if (!one || !other) throw new Error('No token')
     other.copy(one, from, from, to)

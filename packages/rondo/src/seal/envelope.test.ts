@@ -53,7 +53,7 @@ describe('sealEnvelope and openEnvelope', () => {
     }
   })
 
-  it('B3 can be opened by an independent implementation of its description', async () => {
+  it('B3 an independent implementation of the description opens a token', async () => {
     const secret = randomBytes(40)
     const one = createKeyRing([{ name: 'k', secret }])
     const { token } = sealEnvelope(one, AUDIENCE, 'hello')
@@ -131,7 +131,7 @@ describe('sealEnvelope and openEnvelope', () => {
     )
   })
 
-  it.each([8, 300, 600])('P3 has exactly one string that opens for %i bytes of data', (size) => {
+  it.each([8, 300, 600])('P3 exactly one string opens for %i bytes of data', (size) => {
     const { token } = sealEnvelope(ring, AUDIENCE, Buffer.alloc(size, 65))
     expect(openings(token, reasonOf)).toEqual([token])
   })

@@ -28,7 +28,7 @@ describe('keys that cannot be used', () => {
     ['RONDO_KEYS', () => resolveKeys(undefined, { env: { RONDO_KEYS: 'key1:short' } })],
     ['RONDO_KEYS', () => keysFromEnv('nokey').load()],
     ['The option keys', () => resolveKeys('key1:@')],
-  ])('are named with the way to make one: %s', (origin, resolve) => {
+  ])('the error names the bad key and the way to make one: %s', (origin, resolve) => {
     expect(resolve).toThrow(new RegExp(`^${origin} cannot be used: .*`))
     expect(resolve).toThrow(again)
   })

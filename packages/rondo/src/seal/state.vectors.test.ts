@@ -20,7 +20,7 @@ describe('the frozen vectors', () => {
   const file = new URL('./state.vectors.json', import.meta.url)
   const vectors: Vectors = JSON.parse(readFileSync(file, 'utf8'))
 
-  it('are not empty and cover every reason', () => {
+  it('the list is not empty and covers every reason', () => {
     expect(vectors.open).toHaveLength(4)
     const reasons = new Set(vectors.refuse.map(({ reason }) => reason))
     expect([...reasons]).toEqual([
@@ -53,7 +53,7 @@ describe('the frozen vectors', () => {
     },
   )
 
-  it.each(vectors.refuse)('B4 R1 are refused for $reason: $name', (vector) => {
+  it.each(vectors.refuse)('B4 R1 openState refuses a vector for $reason: $name', (vector) => {
     const { keys, audience, token, expected, maxBytes, reason } = vector
     const opened = openState(parseKeys(keys), audience, token, expected, { ...STATE_LIMITS, maxBytes })
     expect(opened).toMatchObject({ kind: 'refused', reason })

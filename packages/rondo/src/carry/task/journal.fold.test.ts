@@ -9,7 +9,7 @@ const asked = {
 }
 
 describe('the records of a task', () => {
-  it('R3 have spent the answer that was kept for a question when it is shown again', () => {
+  it('R3 a question that is shown again has spent the answer that was kept for it', () => {
     const { parked } = foldRecords([
       { parked: { asked: {}, reasks: {}, kept: { q: kept('first'), r: kept('third') } } },
       { opened: { asked: { 'q~2': asked['q~2'] }, reasks: {} } },
@@ -17,7 +17,7 @@ describe('the records of a task', () => {
     expect(parked.kept).toEqual({ r: kept('third') })
   })
 
-  it('R3 count an answer only for the last time that its question was shown', () => {
+  it('R3 an answer counts only for the last time that its question was shown', () => {
     const parked = { asked, reasks: {} }
     const spent = new Map([
       ['q', 'spent'],

@@ -147,7 +147,7 @@ describe.each(Object.entries(forms))('a form of %s', (_vendor, schema) => {
 })
 
 describe('fields of a form', () => {
-  it('keep their order, titles and defaults', async () => {
+  it('a form keeps the order, titles and defaults of its fields', async () => {
     const schema = z.object({
       zulu: z.string().default('z'),
       alpha: z.boolean().default(false).meta({ title: 'First' }),
@@ -176,7 +176,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 are checked by the schema itself where a form cannot express the rule', async () => {
+  it('B17 the schema itself checks a rule that a form cannot express', async () => {
     const schema = z
       .object({
         zip: z.string().regex(/^\d{5}$/, 'must be five digits'),
@@ -199,7 +199,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 may be checked asynchronously by the schema', async () => {
+  it('B17 the schema may check asynchronously', async () => {
     const form = compileForm(
       z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') }),
     )
@@ -209,7 +209,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('B17 of a plain schema are checked by the form alone', async () => {
+  it('B17 the form alone checks the fields of a plain schema', async () => {
     const form = compileForm({
       type: 'object',
       properties: { n: { type: 'integer', minimum: 3 } },
@@ -226,7 +226,7 @@ describe('fields of a form', () => {
     })
   })
 
-  it('are compiled once for one schema, and once for schemas with the same JSON', async () => {
+  it('compileForm compiles once for one schema, and once for schemas with the same JSON', async () => {
     const make = (word: string) => z.object({ a: z.string().refine((text) => text !== word, `not ${word}`) })
     const first = make('one')
     expect(compileForm(first)).toBe(compileForm(first))
@@ -239,7 +239,7 @@ describe('fields of a form', () => {
     expect(await compileForm(first).validate({ a: 'two' })).toMatchObject({ ok: true, value: { a: 'two' } })
   })
 
-  it('R3 have the default that a function computes now, not that of an earlier schema', async () => {
+  it('R3 a field has the default that a function computes now, not that of an earlier schema', async () => {
     let today = 1
     const make = () => z.object({ day: z.number().default(() => today) })
     expect(compileForm(make()).json).toMatchObject({ properties: { day: { default: 1 } } })
@@ -253,7 +253,7 @@ describe('fields of a form', () => {
     ['a refinement', (limit) => z.number().refine((value) => value < limit)],
     ['a transform', (limit) => z.number().transform((value) => Math.min(value, limit - 1))],
   ]
-  it.each(codes)('R3 T1 with %s are judged by the code of their own call', async (_name, make) => {
+  it.each(codes)('R3 T1 the code of its own call judges a field with %s', async (_name, make) => {
     const judge = async (limit: number) => {
       const schema = z.object({ count: make(limit) })
       const control = await schema['~standard'].validate({ count: 10 })
@@ -265,7 +265,7 @@ describe('fields of a form', () => {
     for (let round = 0; round < 3; round++) expect(await judge(50)).not.toBe(await judge(5))
   })
 
-  it('T7 are all that is read of an answer, however much else it holds', async () => {
+  it('T7 a form reads nothing else of an answer, however much it holds', async () => {
     const form = compileForm(z.object({ a: z.string() }))
     const junk = Object.fromEntries(Array.from({ length: 200_000 }, (_, i) => [`k${i}`, 'x'.repeat(20)]))
     const answer = { ...junk, a: 'yes' }
@@ -278,7 +278,7 @@ describe('fields of a form', () => {
 })
 
 describe('fields that ask for secrets', () => {
-  it('T5 are refused by name or by title, unless the author says why', () => {
+  it('T5 compileForm refuses them by name or by title, unless the author says why', () => {
     const byName = z.object({ apiKey: z.string() })
     const byTitle = z.object({ code: z.string().meta({ title: 'Your PIN' }) })
     expect(() => compileForm(byName)).toThrow(
@@ -290,7 +290,7 @@ describe('fields that ask for secrets', () => {
     expect(() => compileForm(byName)).toThrow(TypeError)
   })
 
-  it('T5 are refused although the same form was allowed elsewhere', () => {
+  it('T5 compileForm refuses them although the same form was allowed elsewhere', () => {
     const make = () => z.object({ password: z.string() })
     for (let round = 0; round < 3; round++) {
       expect(compileForm(make(), { allowSecretLike: 'It is the name of a dog' }).fields).toHaveLength(1)

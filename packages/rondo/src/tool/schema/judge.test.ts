@@ -150,7 +150,7 @@ describe('the validator of plain JSON Schema', () => {
   })
 })
 
-describe('a plain JSON Schema is refused', () => {
+describe('the compiler of plain JSON Schemas', () => {
   const cases: [string, JsonSchema, RegExp][] = [
     ['a network reference', { $ref: 'https://example.com/schema.json' }, /nothing is fetched/],
     [
@@ -176,7 +176,7 @@ describe('a plain JSON Schema is refused', () => {
     ],
     ['a dialect that is not a string', { $schema: 4 }, /dialect 4/],
   ]
-  it.each(cases)('for %s', (_name, schema, message) => {
+  it.each(cases)('refuses %s', (_name, schema, message) => {
     expect(() => compile(schema)).toThrow(TypeError)
     expect(() => compile(schema)).toThrow(message)
   })

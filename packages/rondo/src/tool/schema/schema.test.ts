@@ -59,7 +59,7 @@ describe.each(Object.entries(person))('a schema of %s', (_vendor, schema) => {
 })
 
 describe('Standard Schemas', () => {
-  it('return what they make of the value', async () => {
+  it('a schema returns the value that it produces', async () => {
     const schema = z.object({ n: z.string().pipe(z.coerce.number()), on: z.boolean().default(true) })
     expect(await compileSchema(schema, 'input').validate({ n: '4', extra: 1 })).toEqual({
       ok: true,
@@ -67,14 +67,14 @@ describe('Standard Schemas', () => {
     })
   })
 
-  it('are converted by their output type for the output', () => {
+  it('compileSchema converts a schema for the output by its output type', () => {
     const schema = z.object({ on: z.boolean().default(true) })
     expect(compileSchema(schema, 'input').json.required).toBeUndefined()
     expect(compileSchema(schema, 'output').json).toMatchObject({ required: ['on'] })
     expect(compileSchema(z.string(), 'output').json).toEqual({ type: 'string' })
   })
 
-  it('may validate asynchronously', async () => {
+  it('a schema may validate asynchronously', async () => {
     const schema = z.object({ name: z.string().refine(async (name) => name !== 'taken', 'is taken') })
     const { validate } = compileSchema(schema, 'input')
     expect(await validate({ name: 'free' })).toEqual({ ok: true, value: { name: 'free' } })
@@ -84,13 +84,13 @@ describe('Standard Schemas', () => {
     })
   })
 
-  it('report paths in JavaScript notation', async () => {
+  it('a problem has its path in JavaScript notation', async () => {
     const schema = z.object({ list: z.array(z.object({ 'first name': z.string() })) })
     const result = await compileSchema(schema, 'input').validate({ list: [{ 'first name': 1 }] })
     expect(!result.ok && result.problems[0]?.path).toBe('list[0]["first name"]')
   })
 
-  it('report at most ten problems', async () => {
+  it('a check reports at most ten problems', async () => {
     const { validate } = compileSchema(z.object({ list: z.array(z.string()) }), 'input')
     const result = await validate({ list: Array.from({ length: 500 }, (_, i) => i) })
     expect(!result.ok && result.problems.length).toBe(10)
