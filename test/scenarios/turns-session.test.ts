@@ -180,7 +180,7 @@ describe('a session in turns', () => {
   })
 
   it('R9 occupies no memory while nothing is open', async () => {
-    const server = make({ sessions: { maxSessions: 1, idleMs: 3_600_000 } })
+    const server = make({ sessions: { maxSessions: 1 } })
     for (let i = 0; i < 3; i++) {
       const client = await connect(server)
       const { asked, last } = await turnOf(await client.post(callOf('ask')))

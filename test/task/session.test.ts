@@ -142,7 +142,7 @@ describe('a task of 2025-11-25', () => {
   })
 
   it('F1 sends progress while tasks/result waits, to a client that asked for it', async () => {
-    const connect = await start({ sessions: { signMs: 50 } })
+    const connect = await start({ heartbeatMs: 50 })
     const client = await connect('ada')
     const { taskId } = await create(client, 'waits')
     const other = await create(client)

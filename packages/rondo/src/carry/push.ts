@@ -15,8 +15,7 @@
  * answer. Such questions are asked one at a time: the answers to two could reach two instances, and the call would fork.
  * With `once` no state goes out, because an answer that returns to this process leaves no trace in the store.
  *
- * The client sees one call over many runs, so its progress never falls. While the call waits, a heartbeat is progress too:
- * slightly more than the last, so that timeouts start anew and the handler's own next report still counts.
+ * The client sees one call over many runs, so its progress never falls.
  */
 
 import { RondoError } from '../errors.ts'
@@ -44,8 +43,6 @@ import { claimsOf, firstRound } from './token.ts'
 export interface AskOptions {
   /** The time to wait for the answers. */
   readonly timeoutMs: number
-  /** Called from time to time while the call waits. */
-  alive(): void
   /** The task that asks. */
   readonly task?: string
   /** Trace context that goes with the questions: the span of the round that asks. */
@@ -111,8 +108,6 @@ export interface AskingLine extends Line {
 }
 
 export interface Resting {
-  /** Called from time to time. */
-  alive(): void
   /** Called when the server shuts down. */
   refuse(error: RondoError): void
   /** The task that the call waits for. With a store, another instance can continue the wait. */
@@ -152,7 +147,7 @@ export interface PushOptions {
     readonly answers: FlowCall['inputResponses']
     readonly progress?: number
     /** Waits for the answers that are missing. */
-    readonly pending?: (alive: () => void) => Promise<Asked>
+    readonly pending?: () => Promise<Asked>
     /** The methods of the questions, by key. */
     readonly methods?: AskedFor['methods']
   }
@@ -205,7 +200,7 @@ export async function runPushed(
   { hand, from }: PushOptions = {},
 ): Promise<Reply> {
   const { host, target, call, line } = request
-  const steady = steadyLine(line, call.progressToken, from?.progress)
+  const steady = steadyLine(line, from?.progress)
   const mayHand = line.portable && !(target.once && host.store)
   const pushed: Pushed = { request, steady, hand: mayHand ? hand : undefined }
   const { capabilities } = call
@@ -214,7 +209,7 @@ export async function runPushed(
     : { kind: 'run', beginning: { ...firstRound(host), anchored: !isStoredFirst(pushed) }, capabilities }
   if (from?.pending) {
     const round = withoutArguments(await pushCarrier.open({ pushed, next, isFirst: false }))
-    const answered = await from.pending(() => steady.heartbeat(WAITING))
+    const answered = await from.pending()
     next = afterAsking(round, answered, { beginning: from.beginning, methods: from.methods ?? {} })
   }
   for (let isFirst = true; next.kind !== 'end'; isFirst = false) {
@@ -283,7 +278,6 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const limit = timeLimit(host, pause)
   const options: AskOptions = {
     timeoutMs: Math.min(host.limits.roundTtlMs, left),
-    alive: () => steady.heartbeat(WAITING),
     trace: round.observed?.trace,
     handed,
     enough: limit?.signal,
@@ -306,8 +300,6 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
 function withoutArguments(round: PushedRound): PushedRound {
   return { ...round, call: { ...round.call, args: {}, inputResponses: undefined } }
 }
-
-const WAITING = 'Waiting for an answer'
 
 interface AskedFor {
   /** The beginning of the next run. */
@@ -390,28 +382,10 @@ function refuseTooMany(round: Round): Reply | undefined {
 export interface SteadyLine extends Line {
   /** The last progress that was reported. */
   readonly progress: number | undefined
-  /** Reports slightly more progress, if the client asked for progress. */
-  heartbeat(message: string): void
-}
-
-const DECIMALS = 6
-/** From here on a step of the last decimal is lost in rounding, and the step grows with the number. */
-const LARGE = 10 ** DECIMALS
-const DIGITS = 2 * DECIMALS + 1
-
-/** The smallest progress that every client accepts as more than this one, with few digits: hosts show it to people. */
-export function justAbove(progress: number): number {
-  const size = Math.abs(progress)
-  if (size < LARGE) return Number((progress + 1 / LARGE).toFixed(DECIMALS))
-  return Number((progress + size / LARGE ** 2).toPrecision(DIGITS))
 }
 
 /** `before` is the last progress that another instance reported. */
-export function steadyLine(
-  line: Line,
-  progressToken: string | number | undefined,
-  before?: number,
-): SteadyLine {
+export function steadyLine(line: Line, before?: number): SteadyLine {
   let last = before
 
   return {
@@ -429,11 +403,6 @@ export function steadyLine(
         last = progress
       }
       line.notify(method, params)
-    },
-    heartbeat(message) {
-      if (progressToken === undefined) return
-      last = last === undefined ? 0 : justAbove(last)
-      line.notify('notifications/progress', { progressToken, progress: last, message })
     },
   }
 }

@@ -62,8 +62,7 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   LIMIT_IN_FLIGHT:
     'What is in flight weighs too much: maxWeightInFlight, maxWeightInFlightPerCaller, or addressHeader behind a proxy',
   LIMIT_TASKS: 'A caller has too many open tasks: tasks.maxOpen',
-  LIMIT_SESSIONS:
-    'There are too many sessions: sessions.maxSessions, maxSessionsPerPrincipal or maxSessionsPerAddress',
+  LIMIT_SESSIONS: 'There are too many sessions: sessions.maxSessions, or maxSessionsPerCaller',
 }
 
 export function createRefusalLog(

@@ -14,7 +14,6 @@
 
 import { placeOf, subjectOf } from '../carry/carrier.ts'
 import type { FlowHost, RunningRound } from '../carry/host.ts'
-import { justAbove } from '../carry/push.ts'
 import type { Every } from '../lib/clock.ts'
 import type { SlowHandlers, WatchedCall } from './port.ts'
 
@@ -106,10 +105,27 @@ export function createWatch({
 /** A longer timer would fire at once. */
 export const MAX_INTERVAL: number = 2 ** 31 - 1
 
+const DECIMALS = 6
+/** From here on a step of the last decimal is lost in rounding, and the step grows with the number. */
+const LARGE = 10 ** DECIMALS
+const DIGITS = 2 * DECIMALS + 1
+
+/** The smallest progress that every client accepts as more than this one, with few digits: hosts show it to people. */
+function justAbove(progress: number): number {
+  const size = Math.abs(progress)
+  if (size < LARGE) return Number((progress + 1 / LARGE).toFixed(DECIMALS))
+  return Number((progress + size / LARGE ** 2).toPrecision(DIGITS))
+}
+
 /** What one call has sent so far, as far as its heartbeat needs it. */
 export class Pulse {
   #spoke = false
   #progress: number | undefined
+
+  /** `progress` is the last progress that another instance reported. */
+  constructor(progress?: number) {
+    this.#progress = progress
+  }
 
   /** Records a notification of the call; returns its parameters as they are to be sent. */
   say(method: string, params: Record<string, unknown>): Record<string, unknown> {

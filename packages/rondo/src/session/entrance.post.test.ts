@@ -59,7 +59,7 @@ describe('the beginning of a session', () => {
 
   it('R9 T18 leaves room for other callers when one has used up its sessions', async () => {
     const { connect } = await startOlder({
-      sessions: { maxSessionsPerPrincipal: 2 },
+      sessions: { maxSessionsPerCaller: 2 },
       authenticate: ({ headers }) => {
         const subject = headers('x-user')
         return subject === undefined ? undefined : { subject }
@@ -97,7 +97,7 @@ describe('the beginning of a session', () => {
     await expect(startOlder({ eras: [] })).rejects.toThrow(TypeError)
     await expect(startOlder({ eras: ['2020-01-01' as never] })).rejects.toThrow(TypeError)
     await expect(startOlder({ sessions: { maxSession: 1 } as never })).rejects.toThrow(TypeError)
-    await expect(startOlder({ sessions: { idleMs: -1 } })).rejects.toThrow(TypeError)
+    await expect(startOlder({ sessions: { resumeMs: -1 } })).rejects.toThrow(TypeError)
   })
 })
 

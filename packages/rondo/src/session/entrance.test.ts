@@ -189,12 +189,12 @@ describe('over HTTP', () => {
   it('releases what it has of an idle session, which continues when its client comes back', async () => {
     let now = Date.now()
     const authenticate = () => ({ subject: 'alice' })
-    const sessions = { idleMs: 200, maxSessionsPerPrincipal: 1 }
+    const sessions = { resumeMs: 200, maxSessionsPerCaller: 1 }
     const { connect } = await startOlder({ now: () => now, authenticate, sessions })
     const client = await connect()
     expect((await client.call('ping')).result).toEqual({})
     expect((await connect()).initialized.error).toBeDefined()
-    now += 200
+    now += 30 * 60_000
     let left = 200
     while ((await connect()).initialized.error) if (--left === 0) throw new Error('the session stays')
     expect((await client.call('ping')).result).toEqual({})

@@ -74,7 +74,6 @@ export interface LineHost {
   park(bytes: number): boolean
   unpark(bytes: number): void
   readonly now: () => number
-  readonly signMs: number
   readonly randomId: () => string
   /** True if every instance knows the session. */
   readonly portable: boolean
@@ -88,8 +87,6 @@ interface Waiting {
   readonly bytes: number
   /** True if every instance can take the answers, so that the questions outlive this process. */
   readonly handed: boolean
-  nextBeatAt: number
-  alive(): void
   resolve(asked: Asked): void
 }
 
@@ -111,11 +108,11 @@ export class SessionLine implements AskingLine {
   readonly #keeper: CallKeeper | undefined
   readonly #channel: Channel
   readonly #dialect: Pick<SessionDialect, 'encodeRequest'>
-  readonly #pulse = new Pulse()
+  #pulse = new Pulse()
   readonly #listeners = new Set<() => void>()
   readonly #handed = new Set<string>()
   #waiting: Waiting | undefined
-  #resting: (Resting & { nextBeatAt: number }) | undefined
+  #resting: Resting | undefined
   #closed = false
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
   #parking = false
@@ -179,6 +176,11 @@ export class SessionLine implements AskingLine {
     this.#channel.send(encodeNotification(method, this.#pulse.say(method, params)), true)
   }
 
+  /** Continues after the last progress that another instance reported. */
+  continueFrom(progress: number | undefined): void {
+    this.#pulse = new Pulse(progress)
+  }
+
   /** Sends a heartbeat if the call has been silent. Returns false after the call has ended. */
   beat(progressToken: string | number | undefined): boolean {
     if (this.#closed) return false
@@ -201,13 +203,13 @@ export class SessionLine implements AskingLine {
     if (!this.#host.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
-    const { timeoutMs, alive, task, trace, signal, enough, handed = {}, kept } = options
+    const { timeoutMs, task, trace, signal, enough, handed = {}, kept } = options
     const now = this.#host.now()
     const keys = Object.keys(questions)
     const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
     const isHanded = keeper !== undefined || keys.every((key) => Object.hasOwn(handed, key))
     const asking = new Promise<Asked>((resolve) => {
-      this.#wait({ until: now + timeoutMs, bytes, handed: isHanded, alive, resolve })
+      this.#wait({ until: now + timeoutMs, bytes, handed: isHanded, resolve })
     })
     const ids = keeper?.name(keys.length)
     const sent = Object.entries(questions).map(([key, request], index): SentQuestion => {
@@ -273,14 +275,14 @@ export class SessionLine implements AskingLine {
     questions: readonly SentQuestion[],
     answers: Readonly<Record<string, PeerAnswer>>,
     seen: number,
-    { timeoutMs, alive, enough, signal }: AskOptions,
+    { timeoutMs, enough, signal }: AskOptions,
   ): Promise<Asked> {
     const bytes = this.#size()
     if (!this.#host.park(bytes)) {
       return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
     }
     const asking = new Promise<Asked>((resolve) => {
-      this.#wait({ until: this.#host.now() + timeoutMs, bytes, handed: true, alive, resolve })
+      this.#wait({ until: this.#host.now() + timeoutMs, bytes, handed: true, resolve })
     })
     this.#isKept = true
     for (const { id, key, json, event } of questions) {
@@ -302,9 +304,8 @@ export class SessionLine implements AskingLine {
     if (questions.length > 0) this.#recalled = { questions, answers, seen }
   }
 
-  #wait(waiting: Omit<Waiting, 'open' | 'answers' | 'nextBeatAt'>): void {
-    const nextBeatAt = this.#host.now() + this.#host.signMs
-    this.#waiting = { ...waiting, open: new Map(), answers: Object.create(null), nextBeatAt }
+  #wait(waiting: Omit<Waiting, 'open' | 'answers'>): void {
+    this.#waiting = { ...waiting, open: new Map(), answers: Object.create(null) }
   }
 
   #expect(key: string, named: Parameters<LineHost['expect']>[1]): string {
@@ -323,8 +324,7 @@ export class SessionLine implements AskingLine {
     signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
   }
 
-  rest(given: Resting): () => void {
-    const resting = { ...given, nextBeatAt: this.#host.now() + this.#host.signMs }
+  rest(resting: Resting): () => void {
     this.#resting = resting
     return () => {
       if (this.#resting === resting) this.#resting = undefined
@@ -395,13 +395,8 @@ export class SessionLine implements AskingLine {
   }
 
   sweep(now: number): void {
-    if (this.#waiting !== undefined && now >= this.#waiting.until) {
-      return this.refuse(new RondoError('INPUT_TIMEOUT'))
-    }
-    const current = this.#waiting ?? this.#resting
-    if (this.#closed || current === undefined || now < current.nextBeatAt) return
-    current.nextBeatAt = now + this.#host.signMs
-    current.alive()
+    if (this.#waiting !== undefined && now >= this.#waiting.until)
+      this.refuse(new RondoError('INPUT_TIMEOUT'))
   }
 
   #take(id: string, answer: PeerAnswer): void {

@@ -7,35 +7,22 @@ import { defineOptions, number, type OptionSet, type OptionsOf } from '../option
 export interface SessionOptions {
   /** Concurrent sessions; beyond it the oldest unused session of an unauthenticated caller is evicted, or else `LIMIT_SESSIONS`. Default: 10,000. */
   maxSessions?: number
-  /** Concurrent sessions of one authenticated caller; then `LIMIT_SESSIONS`. Default: 100. */
-  maxSessionsPerPrincipal?: number
-  /** Concurrent sessions of unauthenticated callers from one address; beyond it the oldest unused one is evicted. Default: 1,000. */
-  maxSessionsPerAddress?: number
-  /** Bytes kept for all sessions: capabilities, subscriptions, streams kept for resumption, and waiting calls. Default: 64 MiB. */
+  /**
+   * Concurrent sessions of one authenticated caller, or of one address if unauthenticated: there the oldest unused one is evicted, or else
+   * `LIMIT_SESSIONS`. Default: 1,000.
+   */
+  maxSessionsPerCaller?: number
+  /**
+   * Bytes kept for all sessions: capabilities, subscriptions, streams kept for resumption, and waiting calls, each counted with at least 8
+   * KiB. Default: 64 MiB.
+   */
   maxKeptBytes?: number
   /** Bytes kept for one authenticated caller, or for one address if unauthenticated. Default: 16 MiB. */
   maxKeptBytesPerCaller?: number
-  /**
-   * An instance forgets what it has of a session without requests, streams and calls after this time; without a store, that includes
-   * its log level and subscriptions. Default: 30 minutes.
-   */
-  idleMs?: number
-  /** A session ends after this time however much it is used; its client starts again with `initialize` (404). Default: 7 days. */
+  /** A session ends after this time, and its client initializes again (404). Default: 7 days. */
   lifetimeMs?: number
-  /** Calls that wait for an answer, in total; then `LIMIT_PARKED`. Default: 10,000. */
-  maxParked?: number
-  /** Waiting calls of one authenticated caller in all of its sessions; then `LIMIT_PARKED`. Default: 100. */
-  maxParkedPerPrincipal?: number
-  /** Waiting calls of unauthenticated callers from one address; then `LIMIT_PARKED`. Default: 1,000. */
-  maxParkedPerAddress?: number
-  /** Waiting calls of one session; then `LIMIT_PARKED`. Default: 16. */
-  maxParkedPerSession?: number
-  /** How often a waiting call sends a heartbeat, if the client asked for progress. Default: 20 s. */
-  signMs?: number
   /** How long a client may take to resume a lost stream; then its calls are cancelled. 0 turns resumption off. Default: 1 minute. */
   resumeMs?: number
-  /** Bytes of each stream kept for resumption; then `PEER_EVENT`. Default: 256 KiB. */
-  maxReplayBytes?: number
   /** Closes the stream of a call after this time; the client reconnects for the rest (2025-11-25 and later). Default: never. */
   streamMs?: number
 }
@@ -44,21 +31,16 @@ const MINUTE = 60_000
 
 const OPTIONS: OptionSet<OptionsOf<Required<SessionOptions>>> = defineOptions('sessions', {
   maxSessions: number(10_000),
-  maxSessionsPerPrincipal: number(100),
-  maxSessionsPerAddress: number(1_000),
+  maxSessionsPerCaller: number(1_000),
   maxKeptBytes: number(64 * 1024 * 1024),
   maxKeptBytesPerCaller: number(16 * 1024 * 1024),
-  idleMs: number(30 * MINUTE),
   lifetimeMs: number(7 * 24 * 60 * MINUTE),
-  maxParked: number(10_000),
-  maxParkedPerPrincipal: number(100),
-  maxParkedPerAddress: number(1_000),
-  maxParkedPerSession: number(16),
-  signMs: number(20_000),
   resumeMs: number(MINUTE),
-  maxReplayBytes: number(256 * 1024),
   streamMs: number(Number.POSITIVE_INFINITY),
 })
+
+/** An instance forgets what it has of a session without requests, streams and calls after this time. */
+export const IDLE_MS: number = 30 * MINUTE
 
 export interface SessionSettings extends Required<SessionOptions> {
   /** Resources that one session may subscribe to. */
@@ -104,8 +86,8 @@ export function resolveSessions(given: SessionOptions, world: World): SessionSet
 }
 
 /** How often to sweep: often enough for the shortest of these times. */
-export function sweepMs({ idleMs, resumeMs, signMs, streamMs }: SessionSettings): number {
-  return Math.max(50, Math.min(5_000, Math.min(idleMs, resumeMs, signMs, streamMs) / 4))
+export function sweepMs({ resumeMs, streamMs }: SessionSettings): number {
+  return Math.max(50, Math.min(5_000, Math.min(resumeMs, streamMs) / 4))
 }
 
 /** A budget of memory: bytes are taken before something is kept, and released afterwards. */

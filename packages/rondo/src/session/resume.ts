@@ -26,7 +26,7 @@ import type { SessionLine } from './line.ts'
 import type { PostOptions } from './older.ts'
 import { createParcel, type Parcel } from './parcel.ts'
 import type { OpenRecord } from './records.ts'
-import { type Session, shareLimit } from './session.ts'
+import { callerLimit, type Session } from './session.ts'
 import type { ResumeParts } from './shared.ts'
 import { readEventId } from './stream.ts'
 import { GENERAL } from './streams.ts'
@@ -42,7 +42,6 @@ export interface Resuming {
 
 /** Streams of a caller that are looked for at once. Every instance is asked, and the store is read until one is found. */
 const MAX_RESUMING = 64
-const MAX_RESUMING_PER_ADDRESS = 512
 
 /** How long an instance may take to say that it has a stream; no longer than a lease. */
 const WANTED_MS = 3_000
@@ -54,7 +53,7 @@ const LOOK_MS = 200
 /** Resolves with false if there is nothing to resume. */
 export async function resumeElsewhere(parts: ResumeParts, given: Resuming): Promise<boolean> {
   const { share } = given.session
-  if (parts.resuming.of(share) >= shareLimit(given.session, MAX_RESUMING, MAX_RESUMING_PER_ADDRESS))
+  if (parts.resuming.of(share) >= callerLimit(given.session, MAX_RESUMING))
     throw new RondoError('STORE_BUSY', 'Too many streams are being looked for at once')
   parts.resuming.add(share, 1)
   try {
@@ -177,6 +176,7 @@ async function continueHere(
   const hold = parts.kept.hold(session, stream, terms, record)
   const begun = session.resume(request.id, channel, dialect, parcel?.pack, hold)
   begun.ready = parcel?.unpack
+  begun.continueFrom(record.progress)
   line = begun
   begun.scopes = record.scopes
   hold.attach(begun)
@@ -243,9 +243,9 @@ async function run(
   if (claims === undefined) throw new RondoError('STATE_INVALID', 'A kept call does not open')
   const limit = record.due === undefined ? undefined : limitAt(host.platform, record.due)
   const timeoutMs = Math.max(0, record.until - host.platform.now())
-  const pending = (alive: () => void) =>
+  const pending = () =>
     line
-      .askAgain(record.questions, record.answers, seen, { timeoutMs, alive, enough: limit?.signal })
+      .askAgain(record.questions, record.answers, seen, { timeoutMs, enough: limit?.signal })
       .finally(limit?.stop)
   const methods = Object.fromEntries(
     record.questions.map(({ key, json }) => [

@@ -15,11 +15,10 @@ import type { LogLevel } from '../protocol/wire.ts'
 import { digest } from '../seal/envelope.ts'
 import { isSealedSession, isTurnsSession } from '../seal/session-id.ts'
 import { principalTag } from '../seal/state.ts'
-import type { OwnerTally } from '../serve/limits.ts'
 import { costOf } from '../serve/limits.ts'
 import type { Change } from '../serve/port.ts'
 import { type CallKeeper, type Channel, type LineHost, SessionLine } from './line.ts'
-import type { MemoryBudget, SessionSettings } from './options.ts'
+import { IDLE_MS, type MemoryBudget, type SessionSettings } from './options.ts'
 import { SessionStream } from './stream.ts'
 import { SessionStreams } from './streams.ts'
 
@@ -36,8 +35,9 @@ interface SessionPlace {
   /** Whose share of the limits it uses: its owner's, or that of an anonymous caller's address. */
   readonly share: string
   readonly settings: SessionSettings
-  readonly parked: OwnerTally
   readonly budget: MemoryBudget
+  /** The budget of calls that wait. */
+  readonly waiting: MemoryBudget
   /** Called when a call begins to wait, so that its deadline is watched. */
   onParked?(session: Session): void
 }
@@ -63,15 +63,13 @@ export function isNamed(owner: string): boolean {
   return owner !== ANONYMOUS
 }
 
-/** The limit for an authenticated caller or for an address. No limit if neither is known, since then all callers share one tally. */
-export function shareLimit(
-  { owner, share }: Pick<Session, 'owner' | 'share'>,
-  perPrincipal: number,
-  perAddress: number,
-): number {
-  if (isNamed(owner)) return perPrincipal
-  return share === owner ? Number.POSITIVE_INFINITY : perAddress
+/** The limit of an authenticated caller or of an address. No limit if neither is known, since then all callers share one tally. */
+export function callerLimit({ owner, share }: Pick<Session, 'owner' | 'share'>, limit: number): number {
+  return isNamed(owner) || share !== owner ? limit : Number.POSITIVE_INFINITY
 }
+
+/** What a waiting call is counted as, besides its arguments: its journal, its questions and its stream. */
+const PARKED_BYTES = 8_192
 
 export class Session implements LineHost {
   readonly id: string
@@ -87,8 +85,8 @@ export class Session implements LineHost {
   readonly streams: SessionStreams
   readonly #watched = new Set<string>()
   readonly #settings: SessionSettings
-  readonly #parkedByAll: OwnerTally
   readonly #budget: MemoryBudget
+  readonly #waiting: MemoryBudget
   readonly #onParked: SessionPlace['onParked']
   readonly #calls = new Map<RequestId, SessionLine>()
   readonly #questions = new Map<
@@ -102,14 +100,13 @@ export class Session implements LineHost {
   /** Stops the notifications of a task. */
   readonly #tasks = new Map<string, () => void>()
   #seenAt: number
-  #parked = 0
   #lastQuestion = 0
 
   constructor(
     { id, until = Number.POSITIVE_INFINITY, secret }: SessionName,
     facts: PeerFacts,
     owner: string,
-    { share, settings, parked, budget, onParked }: SessionPlace,
+    { share, settings, budget, waiting, onParked }: SessionPlace,
   ) {
     this.id = id
     this.name = digest(id)
@@ -117,8 +114,8 @@ export class Session implements LineHost {
     this.facts = facts
     this.owner = owner
     this.#settings = settings
-    this.#parkedByAll = parked
     this.#budget = budget
+    this.#waiting = waiting
     this.share = share
     this.#onParked = onParked
     this.#seenAt = settings.now()
@@ -139,10 +136,6 @@ export class Session implements LineHost {
 
   get now(): () => number {
     return this.#settings.now
-  }
-
-  get signMs(): number {
-    return this.#settings.signMs
   }
 
   get randomId(): () => string {
@@ -196,22 +189,14 @@ export class Session implements LineHost {
   }
 
   park(bytes: number): boolean {
-    const { maxParked, maxParkedPerSession, maxParkedPerPrincipal, maxParkedPerAddress } = this.#settings
-    const all = this.#parkedByAll
-    if (this.#parked >= maxParkedPerSession || all.total >= maxParked) return false
-    if (all.of(this.share) >= shareLimit(this, maxParkedPerPrincipal, maxParkedPerAddress)) return false
     // A call that waits matters more than the ends of streams that a client might have missed.
-    while (!this.#budget.take(bytes)) if (!this.streams.dropEnded()) return false
-    this.#parked += 1
-    all.add(this.share, 1)
+    while (!this.#waiting.take(PARKED_BYTES + bytes)) if (!this.streams.dropEnded()) return false
     this.#onParked?.(this)
     return true
   }
 
   unpark(bytes: number): void {
-    this.#parked -= 1
-    this.#parkedByAll.add(this.share, -1)
-    this.#budget.release(bytes)
+    this.#waiting.release(PARKED_BYTES + bytes)
   }
 
   /** True if no call runs and no stream is attached: the client would not notice the end before its next request. */
@@ -304,8 +289,8 @@ export class Session implements LineHost {
 
   /** Bytes that may be kept in the store for the session's caller. */
   get keptBytes(): number {
-    const { maxKeptBytes, maxKeptBytesPerCaller: perCaller } = this.#settings
-    return Math.min(maxKeptBytes, shareLimit(this, perCaller, perCaller))
+    const { maxKeptBytes, maxKeptBytesPerCaller } = this.#settings
+    return Math.min(maxKeptBytes, callerLimit(this, maxKeptBytesPerCaller))
   }
 
   /**
@@ -373,7 +358,7 @@ export class Session implements LineHost {
     this.streams.sweep(now)
     if (this.streams.attached || this.#calls.size > 0) this.#seenAt = now
     if (isTurnsSession(this.id) && this.#isEmpty) return true
-    return now >= this.until || now - this.#seenAt >= this.#settings.idleMs
+    return now >= this.until || now - this.#seenAt >= IDLE_MS
   }
 
   /** True if this part of the session holds nothing that another request could need. */

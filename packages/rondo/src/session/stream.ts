@@ -44,6 +44,9 @@ export interface StreamSetup {
   onLost(): void
 }
 
+/** Bytes of a stream that are kept for resumption. */
+const MAX_REPLAY_BYTES = 256 * 1024
+
 /** An event that comes with its own id. */
 export interface WholeEvent {
   readonly id: string
@@ -66,7 +69,7 @@ export class SessionStream implements Channel {
   constructor(setup: StreamSetup, outlet: Outlet) {
     this.name = setup.name
     this.#setup = setup
-    this.#log = new EventLog(setup.name, setup.settings.maxReplayBytes, setup.budget, setup.after)
+    this.#log = new EventLog(setup.name, MAX_REPLAY_BYTES, setup.budget, setup.after)
     this.#left = setup.responses
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)

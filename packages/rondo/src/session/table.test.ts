@@ -17,7 +17,7 @@ function start(options: SessionOptions = {}) {
 
 describe('T18 sessions of anonymous callers', () => {
   it('are limited per address: the oldest unused one of that address is evicted', () => {
-    const table = start({ maxSessionsPerAddress: 2 })
+    const table = start({ maxSessionsPerCaller: 2 })
     const other = table.open(FACTS, ANONYMOUS, at(1))
     const [first, second, third] = [1, 2, 3].map(() => table.open(FACTS, ANONYMOUS, at(2)))
     expect(table.find(other.id, ANONYMOUS)).toBe(other)
@@ -45,7 +45,7 @@ describe('T18 sessions of anonymous callers', () => {
   })
 
   it('never evict a session of an authenticated caller', () => {
-    const table = start({ maxSessions: 1, maxSessionsPerPrincipal: 1 })
+    const table = start({ maxSessions: 1, maxSessionsPerCaller: 1 })
     const named = table.open(FACTS, 'named')
     expect(() => table.open(FACTS, ANONYMOUS, at(1))).toThrow('[LIMIT_SESSIONS]')
     expect(() => table.open(FACTS, 'named')).toThrow('[LIMIT_SESSIONS]')
@@ -94,7 +94,7 @@ describe('I3 the memory that sessions keep', () => {
     })
     fc.assert(
       fc.property(fc.array(act, { maxLength: 60 }), (acts) => {
-        const table = start({ maxKeptBytes: 30_000, maxKeptBytesPerCaller: 20_000, maxSessions: 3 })
+        const table = start({ maxKeptBytes: 60_000, maxKeptBytesPerCaller: 30_000, maxSessions: 3 })
         const open: ReturnType<typeof table.open>[] = []
         const parked: { unpark(): void }[] = []
         for (const { kind, which, size } of acts) {
@@ -111,7 +111,7 @@ describe('I3 the memory that sessions keep', () => {
           } catch (error) {
             expect(String(error)).toContain('LIMIT_')
           }
-          expect(table.keptBytes).toBeLessThanOrEqual(30_000)
+          expect(table.keptBytes).toBeLessThanOrEqual(60_000)
         }
         for (const one of parked) one.unpark()
         for (const session of open) table.end(session)

@@ -9,7 +9,7 @@ import type { PeerFacts } from '../protocol/call.ts'
 import { costOf, createOwnerTally } from '../serve/limits.ts'
 import type { ChangeBus } from '../serve/port.ts'
 import { type MemoryBudget, type SessionSettings, sweepMs, UNCOUNTED } from './options.ts'
-import { isNamed, Session, type SessionName, shareLimit } from './session.ts'
+import { callerLimit, isNamed, Session, type SessionName } from './session.ts'
 
 export interface SessionTable {
   /**
@@ -34,8 +34,6 @@ export interface SessionTable {
   readonly lifetimeMs: number
   /** Bytes that are kept for clients. */
   readonly keptBytes: number
-  /** Calls that wait for an answer. */
-  readonly parked: number
 }
 
 /** What an empty session is counted as. */
@@ -56,7 +54,6 @@ export function createSessionTable(
   const unsubscribes = new Map<Session, () => void>()
   /** Sessions of single requests whose call waits. */
   const transients = new Set<Session>()
-  const parked = createOwnerTally()
   const open = createOwnerTally()
   let stopSweeping: (() => void) | undefined
 
@@ -79,8 +76,8 @@ export function createSessionTable(
   }
 
   const budgetOf = (caller: Pick<Session, 'owner' | 'share'>): MemoryBudget => {
-    const { maxKeptBytes, maxKeptBytesPerCaller: perCaller } = settings
-    const most = shareLimit(caller, perCaller, perCaller)
+    const { maxKeptBytes, maxKeptBytesPerCaller } = settings
+    const most = callerLimit(caller, maxKeptBytesPerCaller)
     return {
       take(bytes) {
         if (kept.total + bytes > maxKeptBytes || kept.of(caller.share) + bytes > most) return false
@@ -107,8 +104,8 @@ export function createSessionTable(
     budget: MemoryBudget,
     bytes: number,
   ): boolean => {
-    const { maxSessions, maxSessionsPerPrincipal, maxSessionsPerAddress } = settings
-    const most = shareLimit(caller, maxSessionsPerPrincipal, maxSessionsPerAddress)
+    const { maxSessions, maxSessionsPerCaller } = settings
+    const most = callerLimit(caller, maxSessionsPerCaller)
     if (open.of(caller.share) >= most && !evict(caller.share)) return false
     if (sessions.size >= maxSessions && !evict()) return false
     while (!budget.take(bytes)) if (!evict(caller.share) && !evict()) return false
@@ -138,7 +135,7 @@ export function createSessionTable(
     const { owner, share } = caller
     const budget = budgetOf(caller)
     if (!makeRoom(caller, budget, costOfFacts(facts))) return undefined
-    const session = new Session(name, facts, owner, { share, settings, parked, budget })
+    const session = new Session(name, facts, owner, { share, settings, budget, waiting: budget })
     sessions.set(session.id, session)
     names.set(session.name, session)
     open.add(share, 1)
@@ -172,8 +169,8 @@ export function createSessionTable(
     new Session(name, facts, owner, {
       share: owner,
       settings: { ...settings, maxWatched: 0, resumeMs: 0 },
-      parked,
       budget: UNCOUNTED,
+      waiting: budgetOf({ owner, share: owner }),
       onParked,
     })
 
@@ -203,9 +200,6 @@ export function createSessionTable(
     lifetimeMs: settings.lifetimeMs,
     get keptBytes() {
       return kept.total
-    },
-    get parked() {
-      return parked.total
     },
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import type { FlowHost, TaskHost } from '../carry/host.ts'
-import { type AskingLine, type SteadyLine, steadyLine } from '../carry/push.ts'
+import type { AskingLine } from '../carry/push.ts'
 import { type AskNow, awaitTask, handleTask, listTasks, respondToTask } from '../carry/task/call.ts'
 import { RondoError } from '../errors.ts'
 import type { Principal, TaskCall, TaskListCall } from '../protocol/call.ts'
@@ -62,17 +62,15 @@ async function resultOf(
   options: TaskCallOptions,
 ): Promise<OlderReply> {
   const { unaskable, observed } = options
-  const steady = steadyLine(line, call.progressToken)
   let stopResting = () => {}
   const stopped = new Promise<OlderReply>((resolve) => {
     stopResting = line.rest({
       task: call.taskId,
-      alive: () => steady.heartbeat('The task is working'),
       refuse: (error) => resolve({ kind: 'error', error }),
     })
   })
   try {
-    const ask = options.dialect.rounds ? undefined : askerOf(call, principal, line, steady, options)
+    const ask = options.dialect.rounds ? undefined : askerOf(call, principal, line, options)
     const terms = { ask, unaskable, span: observed?.span }
     return await Promise.race([awaitTask(host, tasks, call, principal, line, terms), stopped])
   } finally {
@@ -87,14 +85,12 @@ function askerOf(
   call: TaskCall,
   principal: Principal | undefined,
   line: AskingLine,
-  steady: SteadyLine,
   { hand, observed }: TaskCallOptions,
 ): AskNow {
   const { taskId } = call
   return async (questions, signal) => {
     const asked = await line.ask(questions, {
       timeoutMs: ANSWER_TIMEOUT_MS,
-      alive: () => steady.heartbeat('Waiting for an answer'),
       task: taskId,
       trace: observed?.trace,
       handed: line.portable ? await hand?.(call, principal, questions) : undefined,

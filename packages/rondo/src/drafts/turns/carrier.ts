@@ -244,7 +244,7 @@ async function run(parts: Parts, { progress, failed, remembers, ...start }: Star
   const { memory, options } = parts
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : pinned(parts.host)
-  const line = steadyLine(start.line, undefined, progress)
+  const line = steadyLine(start.line, progress)
   const echoes = echoesState(call.capabilities)
   const carrier: Carrier<typeof start, Reply> = {
     ...tokenCarrier,
