@@ -249,12 +249,6 @@ function checkImports(tree: SourceTree, scans: ReadonlyMap<string, Scan>) {
   return { problems, graph, withTypes }
 }
 
-/** Folders whose knots are still to be cut, with their size. */
-const LARGER_KNOTS: Readonly<Record<string, number>> = {
-  carry: 13,
-  mount: 8,
-}
-
 /** Types of a few files may refer to each other: such imports do not exist at run time. */
 const MAX_KNOT = 4
 
@@ -275,8 +269,7 @@ function findKnots(graph: ReadonlyMap<string, readonly string[]>): string[] {
     }
     if (lowest === number) {
       const knot = open.splice(open.indexOf(path))
-      if (knot.length > (LARGER_KNOTS[folderOf(path)] ?? MAX_KNOT))
-        knots.push(`knot of ${knot.length} files: ${knot.sort().join(', ')}`)
+      if (knot.length > MAX_KNOT) knots.push(`knot of ${knot.length} files: ${knot.sort().join(', ')}`)
     }
     return lowest
   }
