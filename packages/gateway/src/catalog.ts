@@ -1,0 +1,219 @@
+/**
+ * What the upstreams offer, kept in step with them.
+ *
+ * W1 Everything that the configuration allows is listed to every client, whatever its revision, as the upstream describes it.
+ * W6 With one upstream names stay as they are; with several each begins with the name of its upstream. Two of one name, and names
+ *    that no tool may have, are an error at the start that lists them all; later newcomers of a taken name are logged and left out.
+ * W8 What an upstream offered last stays listed while it does not answer.
+ */
+
+import type { Context, Server } from 'rondo'
+import { type Client, displayText, type FlowRequest, type QuestionKind, RondoError } from 'rondo/client'
+import { type Forwarded, forwarding } from 'rondo/forward'
+import type { GatewayOptions } from './options.ts'
+import { type Passed, type Passing, pass } from './pass.ts'
+import { reasonOf, type Upstream } from './upstream.ts'
+
+type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
+type Row = Readonly<Record<string, unknown>>
+
+interface Entry {
+  readonly listing: Listing
+  /** The name under which it is offered. */
+  readonly name: string
+  readonly upstream: string
+  readonly row: Row
+  readonly forwarded: Forwarded
+}
+
+export interface Catalog {
+  /** Reads what an upstream offers. Rejects if it does not answer, and keeps what it offered before. */
+  sync(upstream: Upstream): Promise<void>
+  /** Declares what was read. The first time, names that clash are an error; later they are logged. */
+  publish(): void
+  /** How many tools an upstream offers here. */
+  count(upstream: string): number
+}
+
+interface CatalogParts {
+  readonly server: Server
+  readonly passing: Passing
+  readonly several: boolean
+  readonly upstreams: readonly Upstream[]
+  readonly rename?: GatewayOptions['rename']
+  /** The kinds to declare on a connection that is opened to read lists. */
+  readonly kinds: readonly QuestionKind[]
+  warn(message: string): void
+}
+
+const TOOL_NAME = /^[A-Za-z0-9_.-]{1,128}$/
+const KEY: Readonly<Record<Listing, string>> = {
+  tools: 'name',
+  prompts: 'name',
+  resources: 'uri',
+  templates: 'uriTemplate',
+}
+
+export function createCatalog(parts: CatalogParts): Catalog {
+  const { server, passing, several, warn } = parts
+  const port = forwarding(server)
+  const read = new Map<string, readonly Entry[]>()
+  const declared = new Map<string, Entry>()
+  let started = false
+  let unlisted = false
+
+  const rename = (upstream: string, name: string): string =>
+    parts.rename?.(upstream, name) ?? (several ? `${upstream}_${name}` : name)
+
+  const toEntry = (upstream: Upstream, listing: Listing, row: Row): Entry => {
+    const own = String(row[KEY[listing]])
+    const named = listing === 'tools' || listing === 'prompts'
+    const name = named ? rename(upstream.name, own) : own
+    const { execution: _, ...rest } = row
+    return {
+      listing,
+      name,
+      upstream: upstream.name,
+      // Whether a call becomes a task is decided on each side, so the upstream's declaration does not pass.
+      row: named ? { ...rest, name } : row,
+      forwarded: forwardedOf(parts, upstream, listing, row, named ? { ...rest, name } : row),
+    }
+  }
+
+  return {
+    async sync(upstream) {
+      const { client } = await upstream.anyConnection(undefined, parts.kinds)
+      const rows = await readAll(client)
+      const { only, except } = upstream.options
+      const allowed = ([listing, row]: readonly [Listing, Row]): boolean => {
+        if (listing !== 'tools') return true
+        const name = String(row.name)
+        return only ? only.includes(name) : !except?.includes(name)
+      }
+      const names = new Set(rows.flatMap(([listing, row]) => (listing === 'tools' ? [String(row.name)] : [])))
+      for (const name of [...(only ?? []), ...(except ?? [])])
+        if (!names.has(name)) warn(`"${upstream.name}" has no tool "${name}", which only or except names.`)
+      read.set(
+        upstream.name,
+        rows.filter(allowed).map(([listing, row]) => toEntry(upstream, listing, row)),
+      )
+    },
+    publish() {
+      const wanted = new Map<string, Entry>()
+      const problems: string[] = []
+      for (const entry of [...read.values()].flat()) {
+        const key = `${entry.listing}\n${entry.name}`
+        const first = wanted.get(key)
+        if (first !== undefined)
+          problems.push(
+            `"${entry.upstream}" and "${first.upstream}" both offer the ${entry.listing.slice(0, -1)} "${displayText(entry.name)}"`,
+          )
+        else if (several && entry.listing === 'tools' && !TOOL_NAME.test(entry.name))
+          problems.push(`"${displayText(entry.name)}" of "${entry.upstream}" is not a valid name of a tool`)
+        else wanted.set(key, entry)
+      }
+      const clashes = problems.filter((one) => !/ the (resource|template) "/.test(one))
+      if (!started && clashes.length > 0)
+        throw new TypeError(
+          `${clashes.join('; ')}. Rename upstreams, pass rename, or leave tools out with only or except.`,
+        )
+      for (const problem of problems) warn(`${problem}; the first one is offered.`)
+      started = true
+      for (const [key, { listing, name }] of declared) {
+        if (wanted.has(key)) continue
+        server.remove(listing, name)
+        declared.delete(key)
+      }
+      for (const [key, entry] of wanted) {
+        const before = declared.get(key)
+        if (before && before.upstream === entry.upstream && isSame(before.row, entry.row)) continue
+        if (before) server.remove(entry.listing, entry.name)
+        port.declare(entry.listing, entry.name, entry.forwarded)
+        declared.set(key, entry)
+      }
+      const [one] = several ? [] : parts.upstreams
+      if (one !== undefined && !unlisted && one.known.resources === true) {
+        unlisted = true
+        port.declare('templates', UNLISTED, unlistedOf(passing, one))
+      }
+    },
+    count: (upstream) => read.get(upstream)?.filter(({ listing }) => listing === 'tools').length ?? 0,
+  }
+}
+
+const UNLISTED = 'gateway:unlisted'
+
+/** A single upstream may serve URIs that it does not list, as on a direct connection. */
+function unlistedOf(passing: Passing, upstream: Upstream): Forwarded {
+  return {
+    matches: () => true,
+    run: (args, ctx) =>
+      pass(
+        passing,
+        { upstream, annotations: {}, request: { method: 'resources/read', uri: String(args.uri) } },
+        ctx,
+      ),
+  }
+}
+
+function isSame(a: Row, b: Row): boolean {
+  return a === b || JSON.stringify(a) === JSON.stringify(b)
+}
+
+/** All rows of an upstream, by listing. Lists that it does not declare are not asked for. */
+async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
+  const { tools, prompts, resources } = client.server.capabilities
+  const list = async (listing: Listing, declaredBy: unknown, read: () => Promise<readonly Row[]>) => {
+    if (declaredBy === undefined) return []
+    try {
+      return (await read()).map((row) => [listing, row] as const)
+    } catch (error) {
+      const unknown =
+        error instanceof RondoError && error.code === 'PEER_ERROR' && reasonOf(error).includes('-32601')
+      if (unknown) return []
+      throw error
+    }
+  }
+  const fresh = { fresh: true }
+  const all = await Promise.all([
+    list('tools', tools, () => client.listTools(fresh)),
+    list('prompts', prompts, () => client.listPrompts(fresh)),
+    list('resources', resources, () => client.listResources(fresh)),
+    list('templates', resources, () => client.listResourceTemplates(fresh)),
+  ])
+  return all.flat()
+}
+
+function forwardedOf(
+  { passing, kinds }: CatalogParts,
+  upstream: Upstream,
+  listing: Listing,
+  own: Row,
+  row: Row,
+): Forwarded {
+  const name = String(own[KEY[listing]])
+  const annotations = (typeof own.annotations === 'object' && own.annotations) || {}
+  const requestFor = (args: Row): FlowRequest => {
+    if (listing === 'tools') return { method: 'tools/call', name, arguments: args }
+    if (listing === 'prompts')
+      return { method: 'prompts/get', name, arguments: args as Readonly<Record<string, string>> }
+    return { method: 'resources/read', uri: String(args.uri) }
+  }
+  const run = async (args: Row, ctx: Context) => {
+    const passed: Passed = { upstream, request: requestFor(args), annotations: annotations as Row }
+    return pass(passing, passed, ctx)
+  }
+  const completes = listing === 'prompts' || listing === 'templates'
+  if (!completes) return { row, run }
+  const ref =
+    listing === 'prompts' ? ({ kind: 'prompt', name } as const) : ({ kind: 'template', uri: name } as const)
+  return {
+    row,
+    run,
+    async complete(argument, known, principal) {
+      const { client } = await upstream.anyConnection(principal, kinds)
+      if (client.server.capabilities.completions === undefined) return { values: [] }
+      return client.complete({ ref, argument, known })
+    },
+  }
+}

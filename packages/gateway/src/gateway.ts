@@ -1,0 +1,245 @@
+/**
+ * `createGateway`: a Rondo server whose tools, prompts and resources are those of other servers.
+ *
+ * W8 Each upstream is read, watched and tried again by itself; one that is slow or down delays nobody else's calls.
+ * W11 Log lines name the upstream and its revision.
+ */
+
+import { randomBytes } from 'node:crypto'
+import { createServer, type Server, type ServerOptions } from 'rondo'
+import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
+import { forwarding } from 'rondo/forward'
+import { type Catalog, createCatalog } from './catalog.ts'
+import { createHeldCalls } from './held.ts'
+import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
+import type { Passing } from './pass.ts'
+import { createUpstream, reasonOf, type Upstream } from './upstream.ts'
+
+/** What is known of an upstream. */
+export interface UpstreamStatus {
+  readonly name: string
+  /** The revision that it speaks, and its own name, as found last. */
+  readonly revision?: string
+  readonly server?: string
+  /** The tools of it that are offered. */
+  readonly tools: number
+  /** Why it could not be read last. */
+  readonly problem?: string
+}
+
+export interface Gateway extends Server {
+  /** Reads what the upstreams offer. Rejects if none of them answers, and if names clash. `listen` and `stdio` wait for it. */
+  ready(): Promise<void>
+  /** The upstreams in the order of the configuration. */
+  upstreams(): readonly UpstreamStatus[]
+}
+
+const FIRST_RETRY_MS = 1_000
+const LONGEST_RETRY_MS = 60_000
+
+/**
+ * Creates a gateway. It connects to its upstreams when it begins to serve.
+ *
+ * @example
+ * ```ts
+ * const gateway = createGateway({
+ *   name: 'tools',
+ *   version: '1.0.0',
+ *   upstreams: { crm: { url: 'https://crm.example/mcp' }, files: { command: 'node', args: ['files.js'] } },
+ * })
+ * await gateway.listen({ port: 3000 })
+ * ```
+ */
+export function createGateway(options: GatewayOptions): Gateway {
+  assertGatewayOptions(options)
+  const clock = options.clock ?? systemClock
+  const limits = { ...HOLD, ...options.hold }
+  const server = createServer(serverOptions(options))
+  const { warn } = forwarding(server)
+  const clientInfo = { name: options.name, version: options.version }
+  const upstreams = Object.entries(options.upstreams).map(([name, upstream]) =>
+    createUpstream(name, upstream, { clock, limits, clientInfo, random: Math.random, warn }),
+  )
+  const held = createHeldCalls(limits, clock)
+  const several = upstreams.length > 1
+  const passing: Passing = {
+    held,
+    decide: options.decide,
+    ask: options.ask,
+    policies: options.onRound === undefined ? [noSecretsInForms()] : [options.onRound].flat(),
+    labels: several,
+    stored: options.store !== undefined,
+    instance: randomBytes(9).toString('base64url'),
+    onHeld() {},
+  }
+  const kinds = options.ask?.kinds ?? []
+  const catalog = createCatalog({ server, passing, several, rename: options.rename, kinds, warn, upstreams })
+  const watch = createWatch(upstreams, { clock, kinds, catalog, warn })
+
+  let starting: Promise<void> | undefined
+  const ready = (): Promise<void> => {
+    starting ??= watch.start().catch((error) => {
+      starting = undefined
+      throw error
+    })
+    return starting
+  }
+  const close = async (): Promise<void> => {
+    held.close()
+    watch.stop()
+    await Promise.all(upstreams.map((one) => one.close()))
+  }
+  return {
+    ...server,
+    ready,
+    upstreams: () =>
+      upstreams.map(({ name, known }) => ({
+        name,
+        ...(known.revision !== undefined && { revision: known.revision }),
+        ...(known.server !== undefined && { server: known.server }),
+        tools: catalog.count(name),
+        ...(watch.problem(name) !== undefined && { problem: watch.problem(name) }),
+      })),
+    async fetch(request) {
+      await ready()
+      return server.fetch(request)
+    },
+    async listen(given) {
+      assertPrivate(options, given)
+      await ready()
+      return server.listen(given)
+    },
+    async stdio(given) {
+      await ready()
+      await server.stdio(given)
+      await close()
+    },
+    async close() {
+      await server.close()
+      await close()
+    },
+  }
+}
+
+/** Options of the server alone. */
+function serverOptions(options: GatewayOptions): ServerOptions {
+  const own = new Set<string>(OWN)
+  return Object.fromEntries(
+    Object.entries(options).filter(([name]) => !own.has(name)),
+  ) as unknown as ServerOptions
+}
+
+const LOOPBACK = new Set(['127.0.0.1', '::1', 'localhost'])
+
+/** W5: who listens on other addresses than loopback has to know the callers. */
+function assertPrivate(
+  { authenticate }: GatewayOptions,
+  given: { host?: string; authenticate?: unknown } = {},
+): void {
+  const { host = '127.0.0.1' } = given
+  if (LOOPBACK.has(host) || authenticate !== undefined || given.authenticate !== undefined) return
+  throw new TypeError(
+    `A gateway that listens on ${host} needs authenticate: everybody who reaches it can use its upstreams.`,
+  )
+}
+
+const systemClock: Clock = {
+  now: () => Date.now(),
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms)
+    timer.unref()
+    return () => clearTimeout(timer)
+  },
+}
+
+interface Watch {
+  start(): Promise<void>
+  problem(upstream: string): string | undefined
+  stop(): void
+}
+
+interface WatchParts {
+  readonly clock: Clock
+  readonly kinds: readonly QuestionKind[]
+  readonly catalog: Catalog
+  warn(message: string): void
+}
+
+/** Keeps the catalog in step with the upstreams, each in a loop of its own. */
+function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, warn }: WatchParts): Watch {
+  const problems = new Map<string, string>()
+  const stopped = new AbortController()
+  const { signal } = stopped
+
+  const read = async (upstream: Upstream): Promise<boolean> => {
+    try {
+      await catalog.sync(upstream)
+      if (problems.delete(upstream.name)) warn(`The upstream "${upstream.name}" answers again.`)
+      return true
+    } catch (error) {
+      const problem = reasonOf(error)
+      if (problems.get(upstream.name) !== problem && !signal.aborted)
+        warn(`The upstream "${upstream.name}" could not be read: ${problem}.`)
+      problems.set(upstream.name, problem)
+      return false
+    }
+  }
+  const follow = async (upstream: Upstream, isRead: boolean): Promise<void> => {
+    let failures = isRead ? 0 : 1
+    while (!signal.aborted) {
+      if (failures > 0) {
+        const pause = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** (failures - 1))
+        await sleep(clock, pause * (0.5 + Math.random() / 2), signal)
+      }
+      if (failures > 0 && !(await read(upstream))) {
+        failures += 1
+        continue
+      }
+      if (failures > 0) catalog.publish()
+      failures = 0
+      await changes(upstream).catch(() => {})
+      // The subscription has ended, so something may have been missed.
+      failures = 1
+    }
+  }
+  /** Publishes changes until the subscription ends. */
+  const changes = async (upstream: Upstream): Promise<void> => {
+    const { client } = await upstream.anyConnection(undefined, kinds)
+    const filter = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true }
+    for await (const change of client.subscribe(filter, { signal })) {
+      if (change.kind === 'task' || change.kind === 'resource') continue
+      if (await read(upstream)) catalog.publish()
+    }
+    if (signal.aborted) return
+    await sleep(clock, LONGEST_RETRY_MS, signal)
+  }
+
+  return {
+    problem: (name) => problems.get(name),
+    async start() {
+      const read1 = await Promise.all(upstreams.map(read))
+      if (!read1.includes(true)) {
+        const all = upstreams.map(({ name }) => `${name}: ${problems.get(name)}`)
+        throw new Error(`No upstream answers. ${all.join('; ')}`)
+      }
+      catalog.publish()
+      upstreams.forEach((upstream, i) => void follow(upstream, read1[i] === true))
+    },
+    stop: () => stopped.abort(),
+  }
+}
+
+/** Resolves early when the signal fires. */
+function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = clock.after(ms, resolve)
+    signal.addEventListener(
+      'abort',
+      () => {
+        stop()
+        resolve()
+      },
+      { once: true },
+    )
+  })
+}

@@ -1,0 +1,444 @@
+/**
+ * One round of a call on its way through the gateway.
+ *
+ * W2 The upstream's state is inside ours, which the runtime seals for the caller, the tool and the arguments; together with it are the
+ *    upstream and its revision, so that it is never sent elsewhere.
+ * W3 The upstream may ask what the caller can be asked, and nothing else.
+ * W4 Questions are vetted before anybody sees them, and say which server asks.
+ * W5 Of the caller's request, the arguments and those keys of `_meta` go upstream that the protocol does not give to each hop.
+ * W7 Progress, log messages and cancellation pass in both directions.
+ * W10 A loop of gateways ends, because each adds one to a count of hops.
+ *
+ * Never twice: a round is sent once. Where its reply is lost, the caller reads that the call may have had effects.
+ */
+
+import { type Context, type InputRequired, inputRequired, RondoError, ToolError } from 'rondo'
+import {
+  type FlowRequest,
+  type InputRequest,
+  type InputRequests,
+  type InputResponse,
+  type InputResponses,
+  kindOf,
+  type LogLevel,
+  PeerError,
+  type QuestionKind,
+  type RoundPolicy,
+} from 'rondo/client'
+import { UpstreamError } from 'rondo/forward'
+import { type AskLocally, isLocal } from './ask.ts'
+import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
+import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
+import { type Connection, callerKey, KINDS, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
+
+type Result = Readonly<Record<string, unknown>>
+
+export interface Passing {
+  readonly held: HeldCalls
+  readonly decide?: Decide
+  readonly ask?: AskLocally
+  readonly policies: readonly RoundPolicy[]
+  /** Whether the names of upstreams are shown in questions: there are several. */
+  readonly labels: boolean
+  /** Whether states that are too large for a token can be kept elsewhere. */
+  readonly stored: boolean
+  /** Names this process in the states of calls that it holds. */
+  readonly instance: string
+  onHeld(id: string): void
+}
+
+/** A call of one of the upstream's tools, prompts or resources. */
+export interface Passed {
+  readonly upstream: Upstream
+  readonly request: FlowRequest
+  readonly annotations: Readonly<Record<string, unknown>>
+}
+
+/** What is sealed between two rounds. */
+interface PassedState {
+  readonly u: string
+  /** The upstream's revision. */
+  readonly r: string
+  /** The upstream's state, byte for byte. */
+  readonly s?: string
+  /** The held call, and the process that holds it. */
+  readonly h?: { readonly id: string; readonly at: string }
+  /** Answers that were given on this machine in the same round. */
+  readonly l?: InputResponses
+}
+
+const HOPS = 'rondo.example/hops'
+const MAX_HOPS = 8
+/** A state of this length still fits into a token, with its share of base64 and padding. */
+const MAX_STATE = 40_960
+
+/** Passes a round on, and returns the upstream's result, or its questions as a round of ours. */
+export async function pass(passing: Passing, passed: Passed, ctx: Context): Promise<Result | InputRequired> {
+  const { upstream } = passed
+  const meta = onward(upstream, ctx.meta)
+  await decideOn(passing, passed, ctx)
+  let state = openState(upstream, ctx.requestState)
+  let answers = foreign(ctx.inputResponses, state?.l)
+  const kinds = KINDS.filter((kind) => ctx.can(kind) || isLocal(passing.ask, kind, false))
+  for (;;) {
+    const step = await advance({ passing, passed, ctx, meta, kinds, state, answers })
+    if (step.kind === 'result') return withoutHop(step.result)
+    const questions = await vet(passing, passed, ctx, step.questions)
+    const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
+    if (local.length === Object.keys(questions).length && local.length > 0) {
+      answers = await askHere(passing, passed, ctx, local)
+      state = step.state
+      continue
+    }
+    const given = local.length > 0 ? await askHere(passing, passed, ctx, local) : undefined
+    const here = new Set(local.map(([key]) => key))
+    const shown = Object.fromEntries(
+      Object.entries(questions)
+        .filter(([key]) => !here.has(key))
+        .map(([key, one]) => [key, labelled(passing, upstream, one)]),
+    )
+    return toRound(passing, upstream, ctx, shown, { ...step.state, ...(given && { l: given }) })
+  }
+}
+
+async function toRound(
+  { stored }: Passing,
+  { name }: Upstream,
+  ctx: Context,
+  inputRequests: InputRequests,
+  state: PassedState,
+): Promise<InputRequired> {
+  const requestState = JSON.stringify(state)
+  if (!stored && requestState.length > MAX_STATE)
+    throw new ToolError(
+      `The state of "${name}" is ${state.s?.length} characters long, and the gateway can pass on ${MAX_STATE} without a store. Nobody was asked. Its operator can add a store.`,
+    )
+  if (Object.keys(inputRequests).length > 0) return inputRequired({ inputRequests, requestState })
+  // Clients of rounds pause by themselves before they send a state back; for others the next run begins at once.
+  if (ctx.protocolVersion < '2026') await pause(ctx.signal)
+  return inputRequired({ requestState })
+}
+
+const PAUSE_MS = 250
+
+function pause(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, PAUSE_MS)
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer)
+      reject(signal.reason)
+    })
+  })
+}
+
+async function decideOn(
+  { decide }: Passing,
+  { upstream, request, annotations }: Passed,
+  ctx: Context,
+): Promise<void> {
+  if (decide === undefined) return
+  const facts: DecideFacts = {
+    upstream: upstream.name,
+    tool: request.method === 'resources/read' ? request.uri : request.name,
+    method: request.method,
+    arguments: request.method === 'resources/read' ? {} : (request.arguments ?? {}),
+    annotations,
+    ...(ctx.principal && { principal: ctx.principal }),
+  }
+  const decision = await decide(facts)
+  if (decision === 'allow') return
+  if (decision === 'confirm') {
+    const message = confirmMessage(facts)
+    if (message === undefined)
+      throw new ToolError(
+        `The arguments of ${facts.tool} are too long to be shown for confirmation. Nothing was sent to "${upstream.name}".`,
+      )
+    if (await ctx.confirm(CONFIRM_KEY, message)) return
+    throw new ToolError(
+      `The user did not confirm the call of ${facts.tool}. Nothing was sent to "${upstream.name}".`,
+    )
+  }
+  if (decision === 'approve')
+    throw new ToolError(`decide returned 'approve', which this gateway does not offer yet. Nothing was sent.`)
+  const reason = typeof decision === 'object' && decision !== null ? `: ${decision.deny}` : ''
+  throw new ToolError(
+    `The operator of this gateway does not allow the call of ${facts.tool}${reason}. Nothing was sent.`,
+  )
+}
+
+interface Advance {
+  readonly passing: Passing
+  readonly passed: Passed
+  readonly ctx: Context
+  readonly meta: Result
+  readonly kinds: readonly QuestionKind[]
+  readonly state: PassedState | undefined
+  readonly answers: InputResponses | undefined
+}
+
+type Step =
+  | { readonly kind: 'result'; readonly result: Result }
+  | { readonly kind: 'asks'; readonly questions: InputRequests; readonly state: PassedState }
+
+/** Sends one round, or continues a held call. */
+async function advance(one: Advance): Promise<Step> {
+  const { passing, passed, ctx, state, answers } = one
+  const { upstream } = passed
+  const { held } = passing
+  try {
+    if (state?.h) {
+      const step = await held.resume(state.h.id, callerKey(ctx.principal), answers, {
+        line: ctx,
+        signal: ctx.signal,
+      })
+      return toStep(one, step, state.r)
+    }
+    const connection = await upstream.connection(ctx.principal, one.kinds)
+    if (state !== undefined && state.r !== connection.revision)
+      throw changed(upstream, state.r, connection.revision)
+    return connection.rounds ? await sendRound(one, connection) : await hold(one, connection)
+  } catch (error) {
+    throw toFailure(upstream, error, ctx)
+  }
+}
+
+const UNSUPPORTED_VERSION = -32022
+
+async function sendRound(one: Advance, connection: Connection, again = true): Promise<Step> {
+  const { passed, ctx, state, answers, kinds } = one
+  const { upstream, request } = passed
+  const sending = {
+    ...lineOf(one),
+    accepts: kinds,
+    signal: ctx.signal,
+    ...(answers && { inputResponses: answers }),
+    ...(state?.s !== undefined && { requestState: state.s }),
+  }
+  try {
+    const round = await connection.use(() => connection.client.round(request, sending), ctx.signal)
+    if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
+    const { inputRequests: questions, requestState: s } = round
+    return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
+  } catch (error) {
+    lostConnection(upstream, connection, error)
+    // It refuses the revision and so has done nothing: it was replaced by a server of another one.
+    if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
+    connection.drop()
+    if (!again || state !== undefined) throw error
+    const other = await upstream.connection(ctx.principal, kinds)
+    return other.rounds ? sendRound(one, other, false) : hold(one, other)
+  }
+}
+
+function stateOf(
+  { identity }: Upstream,
+  { revision }: Connection,
+  more: Pick<PassedState, 's' | 'h'>,
+): PassedState {
+  return {
+    u: identity,
+    r: revision,
+    ...(more.s !== undefined && { s: more.s }),
+    ...(more.h && { h: more.h }),
+  }
+}
+
+/** Sends a call to an upstream that asks while it is open. */
+async function hold(one: Advance, connection: Connection): Promise<Step> {
+  const { passing, passed, ctx } = one
+  const { upstream } = passed
+  // Questions find their call by this object.
+  const request = { ...passed.request }
+  const step = await passing.held.begin(
+    {
+      upstream: upstream.name,
+      caller: callerKey(ctx.principal),
+      async send(take, line, signal) {
+        upstream.takers.set(request, take)
+        const sending = { ...lineOf(one, line), accepts: one.kinds, signal }
+        try {
+          const round = await connection.use(() => connection.client.round(request, sending), signal)
+          if (round.resultType === 'complete') return round.result as unknown as Result
+          throw new Error('the server returned a round in a revision that has none')
+        } catch (error) {
+          lostConnection(upstream, connection, error)
+          throw error
+        }
+      },
+    },
+    { line: ctx, signal: ctx.signal },
+  )
+  return toStep(one, step, connection.revision)
+}
+
+function toStep({ passing, passed }: Advance, step: HeldStep, revision: string): Step {
+  const { upstream } = passed
+  if (step.kind === 'result') return step
+  if (step.kind === 'asks') {
+    passing.onHeld(step.id)
+    const h = { id: step.id, at: passing.instance }
+    return { kind: 'asks', questions: step.questions, state: { u: upstream.identity, r: revision, h } }
+  }
+  throw new HeldEnded(
+    step.reason ??
+      `The call at "${upstream.name}" was lost: the process of the gateway that held it has ended. The call may have had effects there. It was not sent again.`,
+  )
+}
+
+/** A process that has exited, or a connection that nobody can use, is replaced at the next call. */
+function lostConnection({ options }: Upstream, connection: Connection, error: unknown): void {
+  const code = error instanceof RondoError ? error.code : ''
+  if (code === 'PEER_UNREACHABLE' && options.command !== undefined) connection.drop()
+}
+
+/** What a request says of itself, and where its notifications go. */
+function lineOf({ ctx, meta }: Pick<Advance, 'ctx' | 'meta'>, line: HeldLine = ctx) {
+  const level = ctx.meta['io.modelcontextprotocol/logLevel']
+  const logLevel = ctx.protocolVersion < '2026' ? 'info' : (level as LogLevel | undefined)
+  return {
+    meta,
+    ...(ctx.meta.progressToken !== undefined && {
+      onProgress: (one: { progress: number; total?: number; message?: string }) =>
+        line.progress(one.progress, one.total, one.message),
+    }),
+    ...(logLevel !== undefined && {
+      logLevel,
+      onLog: (one: { level: LogLevel; data: unknown; logger?: string }) =>
+        line.log(one.level, one.data, one.logger),
+    }),
+  }
+}
+
+/** The keys of `_meta` that go on, and the count of hops. */
+function onward({ name }: Upstream, meta: Result): Result {
+  const hops = typeof meta[HOPS] === 'number' ? meta[HOPS] + 1 : 1
+  if (hops > MAX_HOPS)
+    throw new ToolError(
+      `The call went through ${MAX_HOPS} gateways, which is probably a loop: "${name}" may lead back to this one. Nothing was sent.`,
+    )
+  const own = Object.entries(meta).filter(
+    ([key]) => !key.startsWith('io.modelcontextprotocol/') && key !== 'progressToken' && key !== HOPS,
+  )
+  return { ...Object.fromEntries(own), [HOPS]: hops }
+}
+
+const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+
+/** The result without what the protocol gives to each hop. */
+function withoutHop(result: Result): Result {
+  const { resultType: _, _meta, ...rest } = result
+  if (typeof _meta !== 'object' || _meta === null) return rest
+  const { [SERVER_INFO]: __, ...others } = _meta as Result
+  return Object.keys(others).length === 0 ? rest : { ...rest, _meta: others }
+}
+
+function openState({ name, identity }: Upstream, text: string | undefined): PassedState | undefined {
+  if (text === undefined) return undefined
+  const state = JSON.parse(text) as PassedState
+  if (state.u === identity) return state
+  throw new ToolError(
+    `This call was begun at another server than the one that "${name}" stands for now. Start it again; what was begun may have had effects there.`,
+  )
+}
+
+function changed({ name }: Upstream, from: string, to: string): ToolError {
+  return new ToolError(
+    `"${name}" spoke ${from} when this call began and speaks ${to} now. Start the call again; what was begun may have had effects there.`,
+  )
+}
+
+/** The answers that belong upstream. */
+function foreign(
+  given: InputResponses | undefined,
+  local: InputResponses | undefined,
+): InputResponses | undefined {
+  const own = Object.entries(given ?? {}).filter(([key]) => !key.startsWith(OWN_KEY))
+  if (own.length === 0 && local === undefined) return undefined
+  return { ...Object.fromEntries(own), ...local }
+}
+
+/** Applies the policies. A question whose key is the gateway's own would be mistaken for one of its questions. */
+async function vet(
+  { policies }: Passing,
+  { upstream, request }: Passed,
+  ctx: Context,
+  given: InputRequests,
+): Promise<InputRequests> {
+  let questions = given
+  const server = { target: upstream.name, name: upstream.known.server }
+  const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
+  if (clash !== undefined)
+    throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}`)
+  for (const policy of policies) {
+    const verdict = await policy({ server, request, round: ctx.round, questions, stateLength: 0 })
+    if (verdict?.kind === 'refuse')
+      throw new ToolError(
+        `A question of "${upstream.name}" is not shown here: ${verdict.reason}. The call was ended.`,
+      )
+    if (verdict?.kind === 'rewrite') questions = { ...questions, ...verdict.questions }
+  }
+  return questions
+}
+
+function labelled({ labels }: Passing, { name }: Upstream, request: InputRequest): InputRequest {
+  if (!labels || request.method !== 'elicitation/create') return request
+  const { method, params } = request
+  return { method, params: { ...params, message: `${name} asks: ${params.message}` } }
+}
+
+function asksHere({ ask }: Passing, ctx: Context, request: InputRequest): boolean {
+  const kind = kindOf(request)
+  return isLocal(ask, kind, ctx.can(kind))
+}
+
+/** Has questions answered on this machine, while the client's call stays open. */
+async function askHere(
+  { ask }: Passing,
+  { upstream, request }: Passed,
+  ctx: Context,
+  questions: readonly (readonly [string, InputRequest])[],
+): Promise<InputResponses> {
+  const target = request.method === 'resources/read' ? request.uri : request.name
+  const given: [string, InputResponse][] = []
+  for (const [key, one] of questions) {
+    const { name, known } = upstream
+    const question = { upstream: name, server: known.server, target, request: one, signal: ctx.signal }
+    const answer = await ask?.ask(question)
+    given.push([key, answer ?? { action: 'cancel' }])
+  }
+  return Object.fromEntries(given)
+}
+
+const RESOURCE_NOT_FOUND = -32002
+const CAPABILITY = -32021
+
+/** The error that the caller gets. */
+function toFailure({ name }: Upstream, error: unknown, ctx: Context): unknown {
+  if (error instanceof ToolError || error instanceof UpstreamError || ctx.signal.aborted) return error
+  if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
+  if (error instanceof PeerError) return toError(name, error)
+  const code = error instanceof RondoError ? error.code : undefined
+  const reason = reasonOf(error)
+  if (code === 'INPUT_NO_HANDLER')
+    return new ToolError(
+      `"${name}" asked for something that this client did not declare, so the call was ended: ${reason}.`,
+    )
+  return new ToolError(
+    `The call at "${name}" failed: ${reason}. It may have had effects there, and was not sent again.`,
+    { cause: error },
+  )
+}
+
+/** Passes an error on with its own code, unless the code means something about this hop. */
+function toError(name: string, { peer, message }: PeerError): unknown {
+  const { code, data } = peer
+  if (code === RESOURCE_NOT_FOUND) return new RondoError('PEER_RESOURCE', undefined, { data })
+  const about = `"${name}": ${message.replace(/^\[\w+\] /, '').replace(/ \(-?\d+\)$/, '')}`
+  if (code === CAPABILITY) return new RondoError('PEER_CAPABILITY', about, { data })
+  const ofHop = (code <= -32020 && code >= -32099) || code === -32700 || code === -32600 || code === -32042
+  return new UpstreamError({
+    code: ofHop ? -32603 : code,
+    message: peer.message,
+    ...(data !== undefined && { data }),
+  })
+}
