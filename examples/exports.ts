@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { describe, it } from 'node:test'
 import { McpServer } from '@modelcontextprotocol/server'
+import { createGateway } from '@rondo/gateway'
 import { createRestateStore } from '@rondo/restate'
 import {
   approvalContract,
@@ -121,6 +122,17 @@ export async function refused(ctx: Context, hook: Hook<unknown>) {
     // #endregion
   }
   return 'Booked.'
+}
+
+export async function gateways() {
+  // #region createGateway
+  const gateway = createGateway({
+    name: 'tools',
+    version: '1.0.0',
+    upstreams: { crm: { url: 'https://crm.example/mcp' }, files: { command: 'node', args: ['files.js'] } },
+  })
+  await gateway.listen({ port: 3000 })
+  // #endregion
 }
 
 export function serveOthers(server: Server, client: Client) {

@@ -18,7 +18,9 @@ import { bundlePage } from '../packages/cli/bundle-console.js'
 /** Entries of `@rondo/cli`, which exports nothing: the command, and what it runs in processes of their own. */
 const COMMAND = ['./dist/cli.js', './dist/serve-file.js', './dist/console/instance.js']
 /** Packages on top of `rondo` have a README of their own. */
-const OWN_PAGES = ['cli', 'restate', 'store-kit'].map((name) => join('packages', name, 'README.md'))
+const OWN_PAGES = ['cli', 'restate', 'store-kit', 'gateway'].map((name) =>
+  join('packages', name, 'README.md'),
+)
 /** Where the compiler has put the declarations of all packages. */
 const TYPES = 'packages/.types'
 

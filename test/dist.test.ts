@@ -25,7 +25,7 @@ import { readRepository } from './support/repository.ts'
 const scratch = mkdtempSync(join(tmpdir(), 'rondo-dist-'))
 const project = join(scratch, 'project')
 /** What is installed together: all packages but the one that creates projects. */
-const PACKAGES = ['rondo', 'cli', 'restate', 'store-kit']
+const PACKAGES = ['rondo', 'cli', 'restate', 'store-kit', 'gateway']
 const tarballs = new Map<string, string>()
 const packed = { tarball: '', files: [] as string[] }
 const bin = (name: string): string => resolve('node_modules/.bin', name)

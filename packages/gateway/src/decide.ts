@@ -25,7 +25,7 @@ export type Decide = (facts: DecideFacts) => Decision | Promise<Decision>
 
 /** Keys that begin so are the gateway's own. */
 export const OWN_KEY = 'gateway:'
-export const CONFIRM_KEY = `${OWN_KEY}confirm`
+export const CONFIRM_KEY = 'gateway:confirm'
 
 /** Characters of arguments that a person can be expected to read. */
 const MAX_SHOWN = 4_000
