@@ -4,7 +4,8 @@ import { decline } from 'rondo/testing'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { CLIENTS, SERVERS, serveGateway } from './peers.ts'
 
-const tool = (target: string, args: object = {}) => ({ method: 'tools/call', target, args }) as const
+const tool = (target: string, args: Record<string, unknown> = {}) =>
+  ({ method: 'tools/call', target, args }) as const
 
 describe.each(Object.keys(SERVERS))('K1 a gateway before %s', (serverName) => {
   it.each(Object.keys(CLIENTS))(

@@ -18,7 +18,11 @@ import { processFile } from '../support/process-file.ts'
 import { connectV1 } from '../support/v1-client.ts'
 import { serveV1 } from '../support/v1-server.ts'
 
-export type Call = { method: 'tools/call' | 'prompts/get' | 'resources/read'; target: string; args?: object }
+export type Call = {
+  method: 'tools/call' | 'prompts/get' | 'resources/read'
+  target: string
+  args?: Readonly<Record<string, unknown>>
+}
 
 export interface PeerClient {
   readonly asked: string[]

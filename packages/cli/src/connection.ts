@@ -103,7 +103,7 @@ export async function openConnection(
 const REVISIONS: readonly string[] = [LATEST_VERSION, ...HANDSHAKE_VERSIONS]
 
 /** The revision in the options, or else the given one. */
-function readRevision(options: Options, version = 'auto'): Mode {
+export function readRevision(options: Options, version = 'auto'): Mode {
   const text = options.text('revision')
   if (text === undefined) return REVISIONS.includes(version) ? (version as Mode) : 'auto'
   if (REVISIONS.includes(text)) return text as Mode

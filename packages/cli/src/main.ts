@@ -7,6 +7,7 @@ import { createRequire } from 'node:module'
 import { RondoError } from 'rondo'
 import { PeerError } from 'rondo/client'
 import { oneLine } from 'rondo/internal'
+import { bridgeCommand } from './command/bridge.ts'
 import {
   callCommand,
   promptCommand,
@@ -57,6 +58,7 @@ export const COMMANDS: readonly Command[] = [
   loginCommand,
   logoutCommand,
   whoamiCommand,
+  bridgeCommand,
   doctorCommand,
   stateCommand,
   keysCommand,

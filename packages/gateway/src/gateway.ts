@@ -5,6 +5,7 @@
  * W11 Log lines name the upstream and its revision.
  */
 
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
@@ -56,9 +57,17 @@ export function createGateway(options: GatewayOptions): Gateway {
   const limits = { ...HOLD, ...options.hold }
   const server = createServer(serverOptions(options))
   const { warn } = forwarding(server)
+  const requests = new AsyncLocalStorage<Set<string>>()
   const clientInfo = { name: options.name, version: options.version }
   const upstreams = Object.entries(options.upstreams).map(([name, upstream]) =>
-    createUpstream(name, upstream, { clock, limits, clientInfo, random: Math.random, warn }),
+    createUpstream(name, upstream, {
+      clock,
+      limits,
+      clientInfo,
+      random: Math.random,
+      warn,
+      onStderr: options.onStderr,
+    }),
   )
   const held = createHeldCalls(limits, clock)
   const several = upstreams.length > 1
@@ -70,8 +79,25 @@ export function createGateway(options: GatewayOptions): Gateway {
     labels: several,
     stored: options.store !== undefined,
     instance: randomBytes(9).toString('base64url'),
-    onHeld() {},
+    onHeld: (id) => void requests.getStore()?.add(id),
   }
+  const seen = createSeen(options.onClient)
+  server.use({
+    name: 'gateway',
+    async around(call, next) {
+      seen(call)
+      const open = new Set<string>()
+      let isOpen = false
+      try {
+        const reply = await requests.run(open, next)
+        isOpen = reply.kind === 'input_required' || reply.kind === 'pending'
+        return reply
+      } finally {
+        // A pushed call ends with its request, even while it waits for an answer.
+        if (!isOpen) for (const id of open) held.cancel(id)
+      }
+    },
+  })
   const kinds = options.ask?.kinds ?? []
   const catalog = createCatalog({ server, passing, several, rename: options.rename, kinds, warn, upstreams })
   const watch = createWatch(upstreams, { clock, kinds, catalog, warn })
@@ -119,6 +145,24 @@ export function createGateway(options: GatewayOptions): Gateway {
       await close()
     },
   }
+}
+
+const MAX_SEEN = 64
+
+/** Reports each kind of client once. */
+function createSeen(report: GatewayOptions['onClient']): (call: ClientFacts) => void {
+  const known = new Set<string>()
+  return ({ client, protocolVersion }) => {
+    const key = JSON.stringify([client?.name, client?.version, protocolVersion])
+    if (report === undefined || known.has(key) || known.size >= MAX_SEEN) return
+    known.add(key)
+    report({ ...(client && { name: client.name, version: client.version }), revision: protocolVersion })
+  }
+}
+
+interface ClientFacts {
+  readonly client?: { readonly name: string; readonly version: string }
+  readonly protocolVersion: string
 }
 
 /** Options of the server alone. */

@@ -67,6 +67,14 @@ export interface GatewayOptions extends Omit<ServerOptions, 'dropUnknownArgument
   /** Checks the questions of upstreams. Default: `noSecretsInForms()`. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
   readonly hold?: HoldLimits
+  /** Called once for each kind of client that calls: its name, version and revision. */
+  readonly onClient?: (client: {
+    readonly name?: string
+    readonly version?: string
+    readonly revision: string
+  }) => void
+  /** Receives the lines that upstream commands write to stderr. Default: they are dropped. */
+  readonly onStderr?: (upstream: string, line: string) => void
   /** The clock of held calls and reconnections, for tests. */
   readonly clock?: Clock
 }
@@ -97,7 +105,17 @@ const UPSTREAM: Readonly<Record<keyof UpstreamOptions, true>> = {
 }
 
 /** The gateway's own options; the others belong to the server. */
-export const OWN = ['upstreams', 'rename', 'decide', 'ask', 'onRound', 'hold', 'clock'] as const
+export const OWN = [
+  'upstreams',
+  'rename',
+  'decide',
+  'ask',
+  'onRound',
+  'hold',
+  'onClient',
+  'onStderr',
+  'clock',
+] as const
 
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/

@@ -81,6 +81,7 @@ interface UpstreamParts {
   readonly clientInfo: { readonly name: string; readonly version: string }
   readonly random: () => number
   warn(message: string): void
+  readonly onStderr?: (upstream: string, line: string) => void
 }
 
 const FIRST_PAUSE_MS = 500
@@ -114,7 +115,11 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
     kinds: readonly QuestionKind[],
   ): Promise<Opened> => {
     const { url, command = '', args, env, cwd, headers, auth, credentials, revision, timeoutMs } = options
-    const stderr = (line: string): void => parts.warn(`${name} writes: ${displayText(line)}`)
+    let lastLine = ''
+    const stderr = (line: string): void => {
+      if (line.trim() !== '') lastLine = line
+      parts.onStderr?.(name, line)
+    }
     const client = await connect(url ?? { command, args, env, cwd, stderr }, {
       answers: answersFor(takers, kinds),
       ...(credentials ? { headers: () => credentials(principal, name) } : headers && { headers }),
@@ -126,6 +131,8 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       clientInfo: parts.clientInfo,
       onWarning: (text) => parts.warn(`${name}: ${text}`),
       clock,
+    }).catch((error: unknown) => {
+      throw lastLine === '' ? error : new Error(`${reasonOf(error)}; it wrote last: ${displayText(lastLine)}`)
     })
     known.revision = client.protocolVersion
     known.server = client.server.title ?? client.server.name

@@ -1,0 +1,118 @@
+/**
+ * `rondo bridge`: one or several servers, for a host of any revision. It serves the host over stdin and stdout, or over HTTP on
+ * loopback. Only MCP is written to stdout.
+ */
+
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import type { Gateway } from '@rondo/gateway'
+import type { Authenticate, LogEvent } from 'rondo'
+import { oneLine } from 'rondo/internal'
+import { oneServer, serversOfFile } from '../bridge/config.ts'
+import { type Command, CommandError, type Options, usageError } from '../command-line.ts'
+import { CONNECT_OPTIONS } from '../connection.ts'
+import { serverEnv } from '../home.ts'
+import { type Io, tell } from '../io.ts'
+
+export const bridgeCommand: Command = {
+  name: 'bridge',
+  usage: '<server> | -- <command> | --config FILE',
+  summary: 'lets a host of any revision use servers of any revision, questions included',
+  details: [
+    'Put it into the configuration of a host in place of the server: "npx -y @rondo/cli bridge https://…/mcp". Logins of',
+    '"rondo login" are used. With --config, the file has the object "mcpServers" that hosts use.',
+  ],
+  options: {
+    listen: {
+      type: 'string',
+      value: 'PORT',
+      help: 'serves HTTP on this port of loopback instead of stdin and stdout; 0 picks a free one',
+    },
+    config: { type: 'string', value: 'FILE', help: 'the servers: a JSON file with "mcpServers"' },
+    name: { type: 'string', value: 'NAME', help: 'the name of the server in messages' },
+    only: { type: 'string', multiple: true, value: 'TOOL', help: 'offers only this tool' },
+    except: { type: 'string', multiple: true, value: 'TOOL', help: 'offers all tools but this one' },
+    ...CONNECT_OPTIONS,
+  },
+  async run({ io, words, rest, options }) {
+    const file = options.text('config')
+    if (file !== undefined && (words.length > 0 || rest !== undefined))
+      throw usageError('Name a server or pass --config, not both')
+    const { upstreams, loggedIn } =
+      file === undefined ? await oneServer(io, words, rest, options) : await serversOfFile(io, file)
+    const { createGateway } = await import('@rondo/gateway')
+    const port = listenPort(options)
+    // Whoever reaches the port would use this person's login.
+    const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
+    const names = Object.keys(upstreams)
+    const gateway = createGateway({
+      name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
+      version: '0.1.0',
+      upstreams,
+      keys: keysOf(io),
+      log: (event) => logLine(io, event, options),
+      ...(token !== undefined && { authenticate: onlyWith(token) }),
+      ...(options.flag('server-log') && {
+        onStderr: (name, line) => tell(io, `${oneLine(name)}: ${oneLine(line)}`),
+      }),
+      onClient: ({ name, revision }) =>
+        tell(io, `bridge: ${oneLine(name ?? 'the host')} speaks ${revision}; ${how(gateway, revision)}.`),
+    })
+    await gateway.ready().catch((error: unknown) => {
+      throw new CommandError('unreachable', oneLine((error as Error).message))
+    })
+    for (const line of describe(gateway)) tell(io, line)
+    if (port === undefined) {
+      await gateway.stdio({ signals: false })
+      return 'done'
+    }
+    const listening = await gateway.listen({ port, signals: false })
+    tell(
+      io,
+      `bridge: serving ${listening.url}${token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`}`,
+    )
+    await new Promise<void>((resolve) => io.signal.addEventListener('abort', () => resolve(), { once: true }))
+    await gateway.close()
+    return 'done'
+  },
+}
+
+function listenPort(options: Options): number | undefined {
+  const port = options.number('listen')
+  if (port === undefined || (Number.isInteger(port) && port <= 65_535)) return port
+  throw usageError(`--listen takes a port from 0 to 65535, not ${port}`)
+}
+
+function keysOf(io: Io): string | undefined {
+  const env = serverEnv(io)
+  return env.RONDO_KEYS ?? env.RONDO_LOCAL_KEYS
+}
+
+/** Accepts whoever has the token, and takes the same time for every other one. */
+function onlyWith(token: string): Authenticate {
+  const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
+  const wanted = digest(`Bearer ${token}`)
+  return ({ headers }) =>
+    timingSafeEqual(digest(headers('authorization') ?? ''), wanted) ? { subject: 'local' } : undefined
+}
+
+function describe(gateway: Gateway): string[] {
+  return gateway.upstreams().map(({ name, revision, server, tools, problem }) => {
+    if (problem !== undefined)
+      return `bridge: ${oneLine(name)} does not answer and is tried again: ${oneLine(problem)}`
+    const said = server === undefined || server === name ? '' : ` (${oneLine(server)})`
+    return `bridge: ${oneLine(name)}${said} speaks ${revision} and offers ${tools} ${tools === 1 ? 'tool' : 'tools'}`
+  })
+}
+
+/** What happens to questions between a host and the servers. */
+function how(gateway: Gateway, revision: string): string {
+  const isNew = (one: string | undefined): boolean => one !== undefined && one >= '2026'
+  const same = gateway.upstreams().every((one) => isNew(one.revision) === isNew(revision))
+  return same ? 'questions pass as they are' : 'questions are translated'
+}
+
+/** Warnings go to stderr; the rest of the log only with --server-log. */
+function logLine(io: Io, event: LogEvent, options: Options): void {
+  if (event.event === 'warning') tell(io, `bridge: ${oneLine(event.message)}`)
+  else if (options.flag('server-log')) tell(io, oneLine(JSON.stringify(event)))
+}
