@@ -29,7 +29,7 @@ import { UpstreamError } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
-import { type Connection, callerKey, KINDS, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
+import { type Connection, callerKey, hasRounds, KINDS, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -115,7 +115,7 @@ async function toRound(
     )
   if (Object.keys(inputRequests).length > 0) return inputRequired({ inputRequests, requestState })
   // Clients of rounds pause by themselves before they send a state back; for others the next run begins at once.
-  if (ctx.protocolVersion < '2026') await pause(ctx.signal)
+  if (!hasRounds(ctx.protocolVersion)) await pause(ctx.signal)
   return inputRequired({ requestState })
 }
 
@@ -294,7 +294,7 @@ function lostConnection({ options }: Upstream, connection: Connection, error: un
 /** What a request says of itself, and where its notifications go. */
 function lineOf({ ctx, meta }: Pick<Advance, 'ctx' | 'meta'>, line: HeldLine = ctx) {
   const level = ctx.meta['io.modelcontextprotocol/logLevel']
-  const logLevel = ctx.protocolVersion < '2026' ? 'info' : (level as LogLevel | undefined)
+  const logLevel = !hasRounds(ctx.protocolVersion) ? 'info' : (level as LogLevel | undefined)
   return {
     meta,
     ...(ctx.meta.progressToken !== undefined && {
