@@ -29,7 +29,15 @@ import { UpstreamError } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
-import { type Connection, callerKey, hasRounds, KINDS, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
+import {
+  type Connection,
+  callerKey,
+  hasRounds,
+  KINDS,
+  reasonOf,
+  type Upstream,
+  UpstreamDown,
+} from './upstream.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
