@@ -33,6 +33,8 @@ export interface Gateway extends Server {
   ready(): Promise<void>
   /** The upstreams in the order of the configuration. */
   upstreams(): readonly UpstreamStatus[]
+  /** How many calls are open at upstreams that ask while a call is open. */
+  heldCalls(): number
 }
 
 const FIRST_RETRY_MS = 1_000
@@ -118,6 +120,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   return {
     ...server,
     ready,
+    heldCalls: () => held.size,
     upstreams: () =>
       upstreams.map(({ name, known }) => ({
         name,

@@ -206,7 +206,7 @@ async function advance(one: Advance): Promise<Step> {
       throw changed(upstream, state.r, connection.revision)
     return connection.rounds ? await sendRound(one, connection) : await hold(one, connection)
   } catch (error) {
-    throw toFailure(upstream, error, ctx)
+    throw toFailure(passed, error, ctx)
   }
 }
 
@@ -418,15 +418,17 @@ async function askHere(
 }
 
 const RESOURCE_NOT_FOUND = -32002
+const INVALID_PARAMS = -32602
 const CAPABILITY = -32021
 
 /** The error that the caller gets. */
-function toFailure({ name }: Upstream, error: unknown, ctx: Context): unknown {
+function toFailure({ upstream: { name }, request }: Passed, error: unknown, ctx: Context): unknown {
   if (error instanceof ToolError || error instanceof UpstreamError || ctx.signal.aborted) return error
   if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
-  if (error instanceof PeerError) return toError(name, error)
+  if (error instanceof PeerError) return toError(name, request, error)
   const code = error instanceof RondoError ? error.code : undefined
   const reason = reasonOf(error)
+  if (wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
   if (code === 'INPUT_NO_HANDLER')
     return new ToolError(
       `"${name}" asked for something that this client did not declare, so the call was ended: ${reason}.`,
@@ -437,10 +439,21 @@ function toFailure({ name }: Upstream, error: unknown, ctx: Context): unknown {
   )
 }
 
+const NOT_SENT = new Set<unknown>(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'])
+
+/** Whether the connection failed before a byte of the request left. */
+function wasNotSent(error: unknown): boolean {
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth += 1)
+    if ('code' in cause && NOT_SENT.has(cause.code)) return true
+  return false
+}
+
 /** Passes an error on with its own code, unless the code means something about this hop. */
-function toError(name: string, { peer, message }: PeerError): unknown {
+function toError(name: string, request: FlowRequest, { peer, message }: PeerError): unknown {
   const { code, data } = peer
-  if (code === RESOURCE_NOT_FOUND) return new RondoError('PEER_RESOURCE', undefined, { data })
+  const isMiss = request.method === 'resources/read' && code === INVALID_PARAMS
+  // Each revision has a code of its own for it.
+  if (code === RESOURCE_NOT_FOUND || isMiss) return new RondoError('PEER_RESOURCE', undefined, { data })
   const about = `"${name}": ${message.replace(/^\[\w+\] /, '').replace(/ \(-?\d+\)$/, '')}`
   if (code === CAPABILITY) return new RondoError('PEER_CAPABILITY', about, { data })
   const ofHop = (code <= -32020 && code >= -32099) || code === -32700 || code === -32600 || code === -32042
