@@ -18,7 +18,14 @@ import type { ReadableStream } from 'node:stream/web'
 import { pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError, Server } from 'rondo'
-import { createAllowList, isLoopback, loadInDevelopment, mountedHere, toListenError } from 'rondo/internal'
+import {
+  createAllowList,
+  isLoopback,
+  loadInDevelopment,
+  mountedHere,
+  readNodeBody,
+  toListenError,
+} from 'rondo/internal'
 
 /** The file runs but exports no server. The message says what to write. */
 class LoadError extends Error {
@@ -254,12 +261,7 @@ function plainHeaders(headers: IncomingMessage['headers']): [string, string][] {
 const MAX_BODY = 4 * 1024 * 1024
 
 async function readAll(req: IncomingMessage): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of req as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > MAX_BODY) throw new Error('The request is too large')
-    chunks.push(chunk)
-  }
-  return new Uint8Array(Buffer.concat(chunks))
+  const body = await readNodeBody(req, { limit: MAX_BODY })
+  if (body.kind === 'whole') return new Uint8Array(body.bytes)
+  throw new Error(body.kind === 'broken' ? 'The request is incomplete' : 'The request is too large')
 }

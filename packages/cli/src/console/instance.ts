@@ -7,7 +7,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { develop } from 'rondo/internal'
+import { develop, readNodeBody } from 'rondo/internal'
 import type { OperatorTasks } from 'rondo/store'
 import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
@@ -111,14 +111,9 @@ async function serve(
   if (req.headers.origin !== undefined || !isOurs(req)) return refuse(res, 403)
   if (Number(req.headers['content-length'] ?? 0) > MAX_BODY) return refuse(res, 413)
   if (req.method === 'POST') {
-    const chunks: Buffer[] = []
-    let size = 0
-    for await (const chunk of req as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > MAX_BODY) return refuse(res, 413)
-      chunks.push(chunk)
-    }
-    req.body = Buffer.concat(chunks)
+    const body = await readNodeBody(req, { limit: MAX_BODY })
+    if (body.kind !== 'whole') return refuse(res, 413)
+    req.body = Buffer.from(body.bytes)
   }
   const context = {
     exchange: textOf(req.headers[EXCHANGE_HEADER]),

@@ -11,7 +11,7 @@ import {
   request as openRequest,
   type ServerResponse,
 } from 'node:http'
-import { isRecord } from 'rondo/internal'
+import { isRecord, readNodeBody } from 'rondo/internal'
 import { type Book, MAX_EVENTS } from './book.ts'
 import {
   CONSOLE_CLIENT,
@@ -366,14 +366,8 @@ function revisionOf(meta: Message, params: Message): { revision?: string } {
 }
 
 async function readBody(req: IncomingMessage): Promise<Buffer | undefined> {
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of req as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > MAX_REQUEST) return undefined
-    chunks.push(chunk)
-  }
-  return Buffer.concat(chunks)
+  const body = await readNodeBody(req, { limit: MAX_REQUEST })
+  return body.kind === 'whole' ? Buffer.from(body.bytes) : undefined
 }
 
 function parse(raw: Buffer | string): Message | undefined {

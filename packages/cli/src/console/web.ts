@@ -15,6 +15,7 @@ import { createRequire } from 'node:module'
 import type { AddressInfo } from 'node:net'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { readNodeBody } from 'rondo/internal'
 import { CommandError } from '../command-line.ts'
 import { type Act, ActionError, readAction } from './actions.ts'
 import type { Book } from './book.ts'
@@ -201,14 +202,9 @@ async function replyTo(
 ): Promise<void> {
   if (!String(req.headers['content-type']).startsWith('application/json'))
     return sendText(res, 415, 'Send application/json')
-  const chunks: Buffer[] = []
-  let size = 0
-  for await (const chunk of req as AsyncIterable<Buffer>) {
-    size += chunk.length
-    if (size > MAX_BODY) return sendText(res, 413, 'The request is too large')
-    chunks.push(chunk)
-  }
-  return reply(res, async () => run(parse(Buffer.concat(chunks))))
+  const body = await readNodeBody(req, { limit: MAX_BODY })
+  if (body.kind !== 'whole') return sendText(res, 413, 'The request is too large')
+  return reply(res, async () => run(parse(Buffer.from(body.bytes))))
 }
 
 /** Sends what `run` returns, or the sentence of its error. */

@@ -5,6 +5,7 @@
 
 import { misuse } from '../errors.ts'
 import { isLoopback, isPublic } from '../lib/address.ts'
+import { readWebBody } from '../lib/body.ts'
 import { isRecord, parseGuarded } from '../lib/json.ts'
 import { defineOptions, number, type OptionsOf, text, unchecked } from '../options.ts'
 import { type ClaimCheck, findProblem } from './claims.ts'
@@ -65,23 +66,11 @@ async function request(fetch: Fetch, url: string, init: RequestInit): Promise<Re
 }
 
 async function readText(url: string, response: Response, maxBytes: number): Promise<string> {
-  if (response.body === null) return ''
-  const reader = response.body.getReader()
-  const decoder = new TextDecoder()
-  let size = 0
-  let text = ''
-  for (;;) {
-    const { done, value } = await reader.read().catch((cause: unknown) => {
-      throw new RemoteFault(`The response of ${url} is incomplete`, { cause })
-    })
-    if (done) return text + decoder.decode()
-    size += value.byteLength
-    if (size > maxBytes) {
-      await reader.cancel().catch(() => {})
-      throw new RemoteFault(`The response of ${url} is longer than ${maxBytes} bytes`)
-    }
-    text += decoder.decode(value, { stream: true })
-  }
+  const body = await readWebBody(response.body, { limit: maxBytes })
+  if (body.kind === 'whole') return new TextDecoder().decode(body.bytes)
+  if (body.kind === 'broken')
+    throw new RemoteFault(`The response of ${url} is incomplete`, { cause: body.error })
+  throw new RemoteFault(`The response of ${url} is longer than ${maxBytes} bytes`)
 }
 
 function toRecord(url: string, text: string): Record<string, unknown> {

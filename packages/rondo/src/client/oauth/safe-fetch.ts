@@ -13,6 +13,7 @@ import { AuthorizationResponseError, ResponseBodyError, WWWAuthenticateChallenge
 import { RondoError } from '../../errors.ts'
 import { cleanText } from '../../form/clean-text.ts'
 import { isLoopback, isPublic } from '../../lib/address.ts'
+import { readWebBody } from '../../lib/body.ts'
 import { isRecord } from '../../lib/json.ts'
 
 /** The platform's `fetch`, or one with the same contract. */
@@ -58,7 +59,7 @@ export function createSafeFetch(options: SafeFetchOptions): AuthFetch {
         await response.body?.cancel().catch(() => {})
         throw unusable(`${url.host} redirects ${url.pathname}, which is not followed`)
       }
-      const body = await readBody(response, url)
+      const body = await readBytes(response, url)
       return new Response(body.byteLength === 0 ? null : body, {
         status: response.status,
         headers: response.headers,
@@ -72,27 +73,11 @@ export function createSafeFetch(options: SafeFetchOptions): AuthFetch {
   }
 }
 
-async function readBody(response: Response, url: URL): Promise<Uint8Array<ArrayBuffer>> {
-  const reader = response.body?.getReader()
-  const chunks: Uint8Array[] = []
-  let size = 0
-  while (reader !== undefined) {
-    const { done, value } = await reader.read()
-    if (done) break
-    size += value.byteLength
-    if (size > MAX_BYTES) {
-      reader.cancel().catch(() => {})
-      throw unusable(`The response of ${url.host} is longer than ${MAX_BYTES} bytes`)
-    }
-    chunks.push(value)
-  }
-  const body = new Uint8Array(size)
-  let at = 0
-  for (const chunk of chunks) {
-    body.set(chunk, at)
-    at += chunk.byteLength
-  }
-  return body
+async function readBytes(response: Response, url: URL): Promise<Uint8Array<ArrayBuffer>> {
+  const body = await readWebBody(response.body, { limit: MAX_BYTES })
+  if (body.kind === 'whole') return body.bytes as Uint8Array<ArrayBuffer>
+  if (body.kind === 'broken') throw body.error
+  throw unusable(`The response of ${url.host} is longer than ${MAX_BYTES} bytes`)
 }
 
 /** Parses a URL that the server named, or throws why it may not be used. */
