@@ -105,14 +105,15 @@ const PARTS = defineOptions('server.use', {
 
 export function createExtensions({ host, name, deliver, reserved }: ExtensionsOptions): Extensions {
   const names = new Set<string>()
-  const routes = new Map<string, Owned<Route>>()
+  const routes = new Map<string, Route>()
+  const owners = new Map<string, string>()
   const methods = new Map<string, Owned<MethodHandler>>()
   const closers: Owned<() => void | Promise<void>>[] = []
   let frozen = false
 
   const assertVisible: Extensions['assertVisible'] = (paths) => {
     for (const [what, path] of Object.entries(paths)) {
-      for (const [route, { owner }] of routes) {
+      for (const [route, owner] of owners) {
         if (path !== undefined && isBelow(path, route))
           throw misuse(
             `The route ${route} of the extension "${owner}" hides ${path}, ${what}: choose another path.`,
@@ -128,7 +129,7 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
       )
     }
     assertHandler(owner, `route ${path}`, handler)
-    for (const [other, { owner: of }] of routes) {
+    for (const [other, of] of owners) {
       if (of !== owner && (isBelow(other, path) || isBelow(path, other)))
         throw misuse(
           `The extensions "${of}" and "${owner}" both serve ${isBelow(path, other) ? path : other}.`,
@@ -166,7 +167,10 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
       if (extension.around !== undefined) assertHandler(owner, 'step around', extension.around)
       if (extension.attach !== undefined) assertHandler(owner, 'function attach', extension.attach)
       names.add(owner)
-      for (const [path, value] of Object.entries(ownRoutes)) routes.set(path, { owner, value })
+      for (const [path, route] of Object.entries(ownRoutes)) {
+        routes.set(path, route)
+        owners.set(path, owner)
+      }
       for (const [method, value] of Object.entries(ownMethods)) methods.set(method, { owner, value })
       assertVisible(reserved)
       if (extension.around)
@@ -177,17 +181,8 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
     freeze() {
       frozen = true
     },
-    get hasRoutes() {
-      return routes.size > 0
-    },
+    routes,
     assertVisible,
-    route(path) {
-      let found: { readonly length: number; readonly route: Route } | undefined
-      for (const [at, { value: route }] of routes) {
-        if (isBelow(path, at) && at.length > (found?.length ?? 0)) found = { length: at.length, route }
-      }
-      return found?.route
-    },
     async serve(call, principal, line) {
       const method = methods.get(call.method)
       if (!method) return { kind: 'error', error: new RondoError('PEER_METHOD') }

@@ -235,9 +235,8 @@ export type Route = (request: Request) => Response | Promise<Response>
 
 /** What extensions add, as the entrances and the services see it; see `extension.ts`. */
 export interface ServedExtensions {
-  /** Returns the handler of a path. */
-  readonly route: (path: string) => Route | undefined
-  readonly hasRoutes: boolean
+  /** The routes, by path. A route serves every path below its own too. */
+  readonly routes: ReadonlyMap<string, Route>
   /** Throws if a route would hide one of these paths, which are named by what they serve. */
   assertVisible(paths: Readonly<Record<string, string | undefined>>): void
   /** Serves a method that no revision defines. */

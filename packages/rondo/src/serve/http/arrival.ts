@@ -1,9 +1,8 @@
-/** A request as an entrance brings it, and the room that its body takes while it arrives. */
+/** A request as an entrance brings it, and the room that its body takes while it arrives: types only. */
 
 import type { Body, BodyBounds } from '../../lib/body.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
-import { FREE_WEIGHT } from '../limits.ts'
-import type { HttpHeaders, Load, Outlet } from '../port.ts'
+import type { HttpHeaders, Outlet } from '../port.ts'
 
 /** One request over HTTP, whatever the runtime. */
 export interface HttpArrival {
@@ -36,21 +35,4 @@ export interface HttpArrival {
 export interface Room {
   hasRoom(size: number): boolean
   release(): void
-}
-
-export function createRoom(openLoad: () => Load): Room {
-  let load: Load | undefined
-  let release = (): void => {}
-  return {
-    hasRoom(size) {
-      if (size <= FREE_WEIGHT) return true
-      if (load === undefined) {
-        load = openLoad()
-        release = load.hold()
-      }
-      // The block that collects the bytes may be twice as large.
-      return load.weigh(2 * size)
-    },
-    release: () => release(),
-  }
 }

@@ -29,7 +29,7 @@ import type { HttpOptions } from '../options.ts'
 import type { HttpRequest, HttpResponse, Load, Outlet, Service } from '../port.ts'
 import { finishOnce, replyTo } from '../service.ts'
 import { createAdmission, createAllowList, createCrossOrigin, retryLater } from './admission.ts'
-import { createRoom, type HttpArrival } from './arrival.ts'
+import type { HttpArrival, Room } from './arrival.ts'
 import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
 import { HttpLine, refusal } from './line.ts'
 import { metadataResponse } from './metadata.ts'
@@ -114,6 +114,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     if (reason !== undefined) options.onRefused?.(status, reason, callerOf(arriving))
     else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
   }
+  const routes = service.extensions?.routes
   const identify = authenticate && createIdentify(authenticate, onHookError, onRefused)
 
   const loadOf = ({ principal, headers }: Caller, connection: Pick<Outlet, 'address'> = UNKNOWN): Load =>
@@ -266,7 +267,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     const metadata =
       resource && method !== 'POST' ? metadataResponse(resource, method, url, headers) : undefined
     if (metadata !== undefined) return outlet.send(metadata)
-    const route = service.extensions?.hasRoutes ? findRoute(arrival, service.extensions.route) : undefined
+    const route = routes && routes.size > 0 ? findRoute(arrival, routes) : undefined
     if (route !== undefined) return servePage(arrival, route)
     if (endpoint !== undefined && url !== endpoint && !url.startsWith(`${endpoint}?`))
       return outlet.send(notFound(endpoint))
@@ -311,6 +312,23 @@ function toText(body: Uint8Array | string): string | Refused {
   if (!isUtf8(body))
     return refused(new RondoError('PEER_PARSE', 'The body is not UTF-8'), readRequestId(body))
   return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString('utf8')
+}
+
+function createRoom(openLoad: () => Load): Room {
+  let load: Load | undefined
+  let release = (): void => {}
+  return {
+    hasRoom(size) {
+      if (size <= FREE_WEIGHT) return true
+      if (load === undefined) {
+        load = openLoad()
+        release = load.hold()
+      }
+      // The block that collects the bytes may be twice as large.
+      return load.weigh(2 * size)
+    },
+    release: () => release(),
+  }
 }
 
 function notFound(endpoint: string): HttpResponse {

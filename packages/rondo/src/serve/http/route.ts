@@ -26,10 +26,10 @@ export interface FoundRoute {
   readonly url: URL
 }
 
-/** Returns the route that serves a request, if there is one. */
+/** Returns the route that serves a request, if there is one: the one with the longest path. */
 export function findRoute(
   { url, headers, scheme }: HttpArrival,
-  find: (path: string) => Route | undefined,
+  routes: ReadonlyMap<string, Route>,
 ): FoundRoute | undefined {
   const host = headers.host ?? headers[':authority'] ?? 'localhost'
   // `//other.example/` would name another host.
@@ -40,7 +40,11 @@ export function findRoute(
     : url
   if (!URL.canParse(whole)) return undefined
   const parsed = new URL(whole)
-  const route = find(parsed.pathname)
+  const { pathname } = parsed
+  const [path] = [...routes.keys()]
+    .filter((one) => pathname === one || pathname.startsWith(`${one}/`))
+    .sort((a, b) => b.length - a.length)
+  const route = path === undefined ? undefined : routes.get(path)
   return route && { route, url: parsed }
 }
 
