@@ -1,5 +1,6 @@
 /**
- * Writes the code of `examples/` into the marked blocks of every page: run it after changing an example.
+ * Writes the code of `examples/` into the marked blocks of every page, and the tables of options: run it after changing an
+ * example or an option.
  *
  * A block marked `<!-- from examples/x.ts -->` contains that file, one marked `<!-- from examples/x.ts#name -->` the lines
  * between `// #region name` and `// #endregion`.
@@ -8,6 +9,7 @@
 import { writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { readRepository } from '../test/support/repository.ts'
+import { fillOptions, OPTIONS_PAGE } from './option-page.ts'
 
 const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```(\w+)\n[\s\S]*?```/g
 
@@ -41,6 +43,7 @@ function fill(): void {
     })
     if (after !== before) writeFileSync(page, after)
   }
+  writeFileSync(OPTIONS_PAGE, fillOptions(files))
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) fill()

@@ -3,13 +3,25 @@
 import { describe, expect, it } from 'vitest'
 import { COMMANDS } from '../packages/cli/src/main.ts'
 import { ERRORS } from '../packages/rondo/src/errors.ts'
-import { DEFAULT_LIMITS } from '../packages/rondo/src/serve/options.ts'
+import { definedOptions, defineOptions, flag, number, text } from '../packages/rondo/src/options.ts'
+import '../packages/rondo/src/client-oauth.ts'
+import '../packages/rondo/src/client.ts'
+import '../packages/rondo/src/index.ts'
+import '../packages/rondo/src/oauth.ts'
+import '../packages/rondo/src/otel.ts'
+import '../packages/rondo/src/postgres.ts'
+import '../packages/rondo/src/sdk.ts'
+import '../packages/rondo/src/sqlite.ts'
+import '../packages/restate/src/store.ts'
+import { fillOptions, OPTIONS_PAGE, readOptionDocs } from '../scripts/option-page.ts'
 import {
   checkCommands,
+  checkDefaults,
   checkExamples,
   checkLinks,
   checkMachine,
   checkOptions,
+  checkPublicOptions,
   checkThreats,
   compareNames,
   packedFiles,
@@ -22,6 +34,11 @@ import { readRepository } from './support/repository.ts'
 
 const files = readRepository()
 const page = (path: string): string => files.get(path) ?? ''
+/** The types that the entry files export, as `test/exports.json` lists them. */
+const publicTypes = (): string[] => {
+  const entries = JSON.parse(page('test/exports.json')) as Record<string, { types: string[] }>
+  return Object.values(entries).flatMap(({ types }) => types)
+}
 const scriptsOf = (...paths: string[]): Set<string> =>
   new Set(paths.flatMap((path) => Object.keys((JSON.parse(page(path)) as { scripts: object }).scripts)))
 
@@ -106,11 +123,21 @@ describe('the documentation', () => {
     expect(checkOptions(files, 'docs/reference/context.md')).toEqual([])
   })
 
-  it('documents the default of every limit', () => {
-    const tables = readOptionTables(page('docs/reference/options.md'))
-    const rows = tables.find((table) => table.types.includes('FlowLimits'))?.rows ?? []
-    const documented = Object.fromEntries(rows.map(({ name, initial }) => [name, readQuantity(initial)]))
-    expect(documented).toEqual(DEFAULT_LIMITS)
+  it('has the tables of options that the doc comments of the source give', () => {
+    expect(fillOptions(files)).toBe(page(OPTIONS_PAGE))
+    expect(page(OPTIONS_PAGE)).not.toMatch(/\| *\|/)
+  })
+
+  it('has a table for every options interface that users can import', () => {
+    const { checked, problems } = checkPublicOptions(readOptionTables(page(OPTIONS_PAGE)), publicTypes())
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(25)
+  })
+
+  it('states the default of every option as the code has it', () => {
+    const { checked, problems } = checkDefaults(readOptionTables(page(OPTIONS_PAGE)), definedOptions())
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(200)
   })
 
   it('shows the walk of a call through files that exist', () => {
@@ -294,6 +321,84 @@ interface E extends Pick<A, Some> {}
   ])('%j', ([types = '', ...names], problems) => expect(check(types, ...names)).toEqual(problems))
 })
 
+describe('the check of defaults', () => {
+  const definition = defineOptions('docs.test', {
+    waitMs: number(3_000),
+    loud: flag(true),
+    name: text('bell'),
+  })
+  const check = (...rows: [name: string, initial: string][]) =>
+    checkDefaults(
+      [{ of: 'docs.test', types: [], hidden: [], rows: rows.map(([name, initial]) => ({ name, initial })) }],
+      [definition],
+    ).problems
+
+  it('accepts the defaults of the definition', () => {
+    expect(check(['waitMs', '3 s'], ['loud', '`true`'], ['name', '`bell`'])).toEqual([])
+  })
+
+  it.each<[name: string, initial: string, problem: string]>([
+    ['waitMs', '4 s', 'docs.test: waitMs is documented as "4 s", and the definition has 3000'],
+    ['loud', '`false`', 'docs.test: loud is documented as "`false`", and the definition has true'],
+    ['name', 'none', 'docs.test: name is documented as "none", and the definition has "bell"'],
+  ])('reports %s with the default %s', (name, initial, problem) => {
+    expect(check([name, initial])).toEqual([problem])
+  })
+
+  it('reports an option that the definition lacks, and a table without a definition', () => {
+    expect(check(['pitch', '440'])).toEqual(['docs.test: there is no option pitch'])
+    expect(
+      checkDefaults([{ of: 'nothing', types: [], hidden: [], rows: [] }], [definition]).problems,
+    ).toEqual(['nothing is not defined'])
+  })
+})
+
+describe('the check of public options', () => {
+  it('reports an options interface without a table', () => {
+    const tables = readOptionTables('<!-- options a/BellOptions -->\n\n| option |\n| --- |\n')
+    expect(checkPublicOptions(tables, ['Server', 'BellOptions', 'GongOptions', 'GongDefinition'])).toEqual({
+      checked: 3,
+      problems: ['GongOptions has no table', 'GongDefinition has no table'],
+    })
+  })
+})
+
+describe('the page of options', () => {
+  it('has the comment, the default and the links of each member', () => {
+    const source = `
+      export interface BellOptions<T> extends Other {
+        /** How long it rings. Default: 3 s. */
+        ringMs?: number
+        /**
+         * Called for
+         * each ring | stroke.
+         *
+         * @see docs/bells.md#ringing
+         */
+        readonly onRing: (stroke: { loud: boolean }) => T
+        hidden?: boolean
+      }
+      interface Later { x: string }`
+    expect(readOptionDocs(source, 'BellOptions')).toEqual([
+      { name: 'ringMs', initial: '3 s', meaning: 'How long it rings.', see: [] },
+      {
+        name: 'onRing',
+        initial: 'required',
+        meaning: 'Called for each ring | stroke.',
+        see: ['docs/bells.md#ringing'],
+      },
+      { name: 'hidden', initial: '', meaning: '', see: [] },
+    ])
+  })
+
+  it('changes with a doc comment', () => {
+    const changed = new Map(files)
+    const path = 'packages/rondo/src/store/sqlite/store.ts'
+    changed.set(path, page(path).replace('Default: 20 ms.', 'Default: 21 ms.'))
+    expect(fillOptions(changed)).not.toBe(page(OPTIONS_PAGE))
+  })
+})
+
 describe('what the checkers parse', () => {
   it('anchors, as GitHub generates them', () => {
     const anchors = readAnchors(
@@ -303,8 +408,19 @@ describe('what the checkers parse', () => {
   })
 
   it('quantities', () => {
-    const texts = ['3', '10 s', '1 minute', '5 minutes', '24 hours', '64 KiB', 'no limit', '3 apples']
-    const numbers = [3, 10_000, 60_000, 300_000, 86_400_000, 65_536, Number.NaN, Number.NaN]
+    const texts = [
+      '3',
+      '10 s',
+      '1 minute',
+      '5 minutes',
+      '24 hours',
+      '64 KiB',
+      '10,000',
+      '20 ms',
+      'no limit',
+      '3 apples',
+    ]
+    const numbers = [3, 10_000, 60_000, 300_000, 86_400_000, 65_536, 10_000, 20, Number.NaN, Number.NaN]
     expect(texts.map(readQuantity)).toEqual(numbers)
   })
 

@@ -4,7 +4,9 @@
  */
 
 import { posix } from 'node:path'
+import type { OptionSet } from '../../packages/rondo/src/options.ts'
 import { markedCode } from '../../scripts/fill-docs.ts'
+import { type OptionMark, readMark } from '../../scripts/option-page.ts'
 import { readAnchors, readFences, readLinks } from './markdown.ts'
 
 type Files = ReadonlyMap<string, string>
@@ -105,39 +107,95 @@ export function readInterface(source: string, name: string): string[] | undefine
   return undefined
 }
 
-interface OptionTable {
-  readonly types: readonly string[]
-  /** Properties that readers need not know. */
-  readonly hidden: readonly string[]
+interface OptionTable extends OptionMark {
   readonly rows: readonly { readonly name: string; readonly initial: string }[]
 }
 
-/** Tables of a page that follow `<!-- options A B -hidden -->`. */
+/** Tables of a page that follow `<!-- options definition: A B -hidden -->`. */
 export function readOptionTables(markdown: string): OptionTable[] {
-  const tables = markdown.matchAll(/^<!-- options ([\w/ -]+) -->\n\n((?:\|.*\n)+)/gm)
+  const tables = markdown.matchAll(/^<!-- options ([\w/:. -]+) -->\n\n((?:\|.*\n)+)/gm)
   return [...tables].map(([, words = '', table = '']) => {
-    const names = words.split(' ')
     const rows = table.matchAll(/^\| `(\w+)` *\| *([^|]*?) *\|/gm)
     return {
-      types: names.filter((name) => !name.startsWith('-')),
-      hidden: names.filter((name) => name.startsWith('-')).map((name) => name.slice(1)),
+      ...readMark(words),
       rows: [...rows].map(([, name = '', initial = '']) => ({ name, initial })),
     }
   })
 }
 
 const UNITS: Readonly<Record<string, number>> = {
+  ms: 1,
   s: 1_000,
   minute: 60_000,
   hour: 3_600_000,
+  day: 86_400_000,
   KiB: 1_024,
   MiB: 1_048_576,
 }
 
-/** `3`, `5 minutes`, `64 KiB` as a number; NaN for anything else. */
+/** `3`, `10,000`, `5 minutes`, `64 KiB` as a number; NaN for anything else. */
 export function readQuantity(text: string): number {
-  const [, amount, unit] = /^(\d+)(?: (\w+?)s?)?$/.exec(text) ?? []
+  const [, amount, unit] = /^(\d+)(?: (ms|\w+?)s?)?$/.exec(text.replaceAll(',', '')) ?? []
   return Number(amount) * (unit === undefined ? 1 : (UNITS[unit] ?? Number.NaN))
+}
+
+/** Interfaces that are no options of a user: what a store or its tests receive, and what errors and benches are made from. */
+const NOT_FOR_USERS = new Set([
+  'BenchOptions',
+  'ContractEngineOptions',
+  'EngineOptions',
+  'RondoErrorOptions',
+  'ServeOptions',
+  'StoreContractOptions',
+  // Documented with the context.
+  'ConfirmOptions',
+  'EffectOptions',
+  'HookOptions',
+])
+
+/** Every type of a public entry that is an object of options has a table. */
+export function checkPublicOptions(
+  tables: readonly OptionTable[],
+  types: readonly string[],
+): { checked: number; problems: string[] } {
+  const documented = new Set(tables.flatMap((table) => table.types.map((type) => type.split('/').at(-1))))
+  const options = [...new Set(types)].filter(
+    (type) => /(?:Options|Definition)$/.test(type) && !NOT_FOR_USERS.has(type),
+  )
+  const problems = options.filter((type) => !documented.has(type)).map((type) => `${type} has no table`)
+  return { checked: options.length, problems }
+}
+
+/** Each row of a table with a definition states the default that the definition has. */
+export function checkDefaults(
+  tables: readonly OptionTable[],
+  definitions: readonly OptionSet[],
+): { checked: number; problems: string[] } {
+  let checked = 0
+  const problems = tables.flatMap(({ of, rows }) => {
+    const sets = definitions.filter((set) => set.of.replace(': ', '.') === of)
+    if (of !== '' && sets.length === 0) return [`${of} is not defined`]
+    return rows.flatMap(({ name, initial }) => {
+      const options = sets.flatMap((set) => set.table[name] ?? [])
+      if (of !== '' && options.length === 0) return [`${of}: there is no option ${name}`]
+      checked += options.length
+      return options
+        .filter((option) => !isDefault(initial, option.initial))
+        .map(
+          (option) =>
+            `${of}: ${name} is documented as "${initial}", and the definition has ${JSON.stringify(option.initial)}`,
+        )
+    })
+  })
+  return { checked, problems }
+}
+
+/** A default that the code works out later is described in words, and not as a number or a boolean. */
+function isDefault(documented: string, initial: unknown): boolean {
+  if (initial === Number.POSITIVE_INFINITY) return documented === 'never'
+  if (typeof initial === 'number') return readQuantity(documented) === initial
+  if (typeof initial === 'boolean' || typeof initial === 'string') return documented === `\`${initial}\``
+  return Number.isNaN(readQuantity(documented)) && !/^`(?:true|false)`$/.test(documented)
 }
 
 /** Each table has exactly the properties of its types: `Name`, or `folder/Name` where two folders have that name. */

@@ -7,33 +7,35 @@ import type { Decide } from './decide.ts'
 
 /** One server behind the gateway: a URL or a command. */
 export interface UpstreamOptions {
-  /** Its URL. `http:` is accepted for this machine only. */
+  /** Its URL. `http:` is accepted for this machine only. Default: none, and `command` is required. */
   readonly url?: string
-  /** A command that speaks MCP over stdin and stdout. */
+  /** A command that speaks MCP over stdin and stdout. Default: none, and `url` is required. */
   readonly command?: string
+  /** Arguments of the command. Default: none. */
   readonly args?: readonly string[]
-  /** Variables for the command, besides a few of this process such as `PATH`. */
+  /** Variables for the command, besides a few of this process such as `PATH`. Default: none. */
   readonly env?: Readonly<Record<string, string>>
+  /** The folder in which the command runs. Default: that of this process. */
   readonly cwd?: string
-  /** Headers for every request to the URL. All callers share them. */
+  /** Headers for every request to the URL. All callers share them. Default: none. */
   readonly headers?: HeaderSource
-  /** Logs in at the URL (`oauth()` of `rondo/client/oauth`). All callers share the login. */
+  /** Logs in at the URL (`oauth()` of `rondo/client/oauth`). All callers share the login. Default: none. */
   readonly auth?: ClientAuth
   /**
    * Returns the headers with which this caller is known at the URL. The caller's own token is not available here and never goes
-   * upstream. Lists are read with the headers for `undefined`.
+   * upstream. Lists are read with the headers for `undefined`. Default: none.
    */
   readonly credentials?: (
     principal: Principal | undefined,
     upstream: string,
   ) => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>
-  /** The revision to speak. Default: found by asking. */
+  /** The revision to speak. Default: `auto`, the newest that it speaks. */
   readonly revision?: Mode
-  /** How long one request may take; progress restarts it. Default: two minutes. */
+  /** How long one request may take; progress restarts it. Default: 2 minutes. */
   readonly timeoutMs?: number
-  /** Offers only these tools, by their own names. */
+  /** Offers only these tools, by their own names. Default: all. */
   readonly only?: readonly string[]
-  /** Offers all tools but these. */
+  /** Offers all tools but these. Default: none. */
   readonly except?: readonly string[]
 }
 
@@ -43,15 +45,15 @@ export interface HoldLimits {
   readonly maxCalls?: number
   /** Calls that are held for one caller. Default: 32. */
   readonly maxCallsPerCaller?: number
-  /** Characters of the questions of all held calls. Default: 16 Mi. */
+  /** Characters of the questions of all held calls. Default: 16 MiB. */
   readonly maxBytes?: number
-  /** How long a held call waits for an answer. Default: ten minutes. */
+  /** How long a held call waits for an answer. Default: 10 minutes. */
   readonly waitMs?: number
-  /** How long a call waits for its turn at a process that can serve one asking call at a time. Default: a minute. */
+  /** How long a call waits for its turn at a process that can serve one asking call at a time. Default: 1 minute. */
   readonly queueMs?: number
   /** Connections to one upstream, for all callers and kinds of questions together. Default: 100. */
   readonly maxConnections?: number
-  /** How long an unused connection stays open. Default: five minutes. */
+  /** How long an unused connection stays open. Default: 5 minutes. */
   readonly idleMs?: number
 }
 
@@ -66,8 +68,9 @@ export interface GatewayOptions extends Omit<ServerOptions, 'dropUnknownArgument
   readonly ask?: AskLocally
   /** Checks the questions of upstreams. Default: `noSecretsInForms()`. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
+  /** Limits of held calls. Default: the default of each limit. */
   readonly hold?: HoldLimits
-  /** Called once for each kind of client that calls: its name, version and revision. */
+  /** Called once for each kind of client that calls: its name, version and revision. Default: none. */
   readonly onClient?: (client: {
     readonly name?: string
     readonly version?: string
@@ -75,7 +78,7 @@ export interface GatewayOptions extends Omit<ServerOptions, 'dropUnknownArgument
   }) => void
   /** Receives the lines that upstream commands write to stderr. Default: they are dropped. */
   readonly onStderr?: (upstream: string, line: string) => void
-  /** The clock of held calls and reconnections, for tests. */
+  /** The clock of held calls and reconnections, for tests. Default: the system's clock. */
   readonly clock?: Clock
 }
 

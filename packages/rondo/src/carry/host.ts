@@ -24,27 +24,30 @@ import type { TaskEngine } from '../store/task-engine.ts'
 import type { CallStep } from './around.ts'
 
 export interface StoredLimits extends StateLimits {
-  /** Bytes of one sealed journal in the store. */
+  /** Bytes of one sealed journal that `continuation` keeps in the store; then `LIMIT_STATE_BYTES`. Default: 1 MiB. */
   readonly maxStoredBytes: number
 }
 
 export interface FlowLimits extends ReplayLimits, StoredLimits {
-  /** Rounds one flow may take. */
+  /** Rounds of one flow; then `LIMIT_ROUNDS`. Default: 32. */
   readonly maxRounds: number
-  /** Rounds after which a call continues as a task, if its client can follow one. */
+  /** Rounds after which a call continues as a task, if its client can follow one. Default: 8. */
   readonly promoteRounds: number
-  /** Rounds of one flow that may be spent on moving it to another instance. */
+  /** Rounds of one flow that may be spent on moving it to another instance; then the call stays where it is. Default: 4. */
   readonly maxMoves: number
-  /** The time that a client has to return the answers of one round. */
+  /** The time that a client has to return the answers of one round; then `STATE_INVALID`. Default: 1 hour. */
   readonly roundTtlMs: number
-  /** The time that a request may wait for `ctx.sleep`. A call with a longer sleep continues as a task. */
-  readonly maxInlineSleepMs: number
-  /** The lifetime of a flow from its first request on. */
+  /** The lifetime of a flow from its first request on; then `STATE_INVALID`. Default: 24 hours. */
   readonly flowTtlMs: number
-  /** Bytes of states that one instance remembers for clients that do not echo them. */
-  readonly maxRememberedBytes: number
-  /** A handler that has run this long without waiting for an answer is logged once per round; 0 for never. */
+  /**
+   * The time that a request may wait for `ctx.sleep`. A call with a longer sleep continues as a task, or ends with `LIMIT_SLEEP`.
+   * Default: 10 s.
+   */
+  readonly maxInlineSleepMs: number
+  /** A handler that has run this long without waiting for an answer is logged once per round, and continues; 0 for never. Default: 60 s. */
   readonly slowHandlerMs: number
+  /** Bytes of states that one instance remembers for clients that do not echo them; then `STATE_INVALID`. Default: 16 MiB. */
+  readonly maxRememberedBytes: number
 }
 
 export interface FlowPlatform extends Platform {

@@ -59,10 +59,11 @@ export interface DriveOptions extends FlowOptions {
 }
 
 export interface RoundOptions
-  extends Pick<
-    FlowOptions,
-    'signal' | 'timeoutMs' | 'countHumanTime' | 'onProgress' | 'onLog' | 'logLevel' | 'trace' | 'meta'
-  > {
+  extends Pick<FlowOptions, 'signal' | 'onProgress' | 'onLog' | 'logLevel' | 'trace' | 'meta'> {
+  /** The time for the request; progress restarts it. Default: the client's. */
+  readonly timeoutMs?: number
+  /** Counts the time people take to answer towards the deadline. Default: the client's. */
+  readonly countHumanTime?: boolean
   /** Sent unchanged, under the keys of the last round's `inputRequests`. Default: none. */
   readonly inputResponses?: InputResponses
   /** The `requestState` of the last round, byte for byte. Omit it if there was none. Default: none. */

@@ -6,17 +6,24 @@
  */
 
 import { isOurs, RondoError } from '../errors.ts'
+import { callable, clock, defineOptions, flag, type OptionsOf } from '../options.ts'
 import type { LogEvent } from './event.ts'
 import { writeToStandardError } from './standard-error.ts'
 
 export interface JsonLogOptions {
   /** Receives each line, without a line break. Default: stderr. */
   write?: (line: string) => void
-  /** Includes messages and stacks of errors that an author's code threw. Default: false. */
+  /** Includes messages and stacks of errors that an author's code threw. Default: `false`. */
   authorErrors?: boolean
-  /** The clock, in ms since the epoch. */
+  /** The clock, in ms since the epoch. Default: `Date.now`. */
   now?: () => number
 }
+
+const OPTIONS = defineOptions('createJsonLog', {
+  write: callable<(line: string) => void>((line) => writeToStandardError(line, true)),
+  authorErrors: flag(false),
+  now: clock,
+} satisfies OptionsOf<JsonLogOptions>)
 
 /**
  * Returns the log function that `log: 'json'` uses, for those who pass a function of their own and want the same lines.
@@ -33,11 +40,8 @@ export interface JsonLogOptions {
  * })
  * ```
  */
-export function createJsonLog({
-  write = (line) => writeToStandardError(line, true),
-  authorErrors = false,
-  now = Date.now,
-}: JsonLogOptions = {}): (event: LogEvent) => void {
+export function createJsonLog(options: JsonLogOptions = {}): (event: LogEvent) => void {
+  const { write, authorErrors, now } = OPTIONS.read(options)
   return (event) => write(toJsonLine(event, now(), authorErrors))
 }
 

@@ -20,8 +20,10 @@ export type Log = (facts: LogFacts) => void
 
 export interface LogOptions {
   /**
-   * `json` writes one line per event to stderr, `pretty` lines for people; a function receives the events. Default: `pretty`
-   * on a terminal in development, else `json`.
+   * `json` (one line per event on stderr), `pretty` (lines for people), `off`, or a function that receives the events. Default:
+   * `pretty` on a terminal in development, else `json`.
+   *
+   * @see docs/reference/log.md
    */
   log?: 'json' | 'pretty' | 'off' | ((event: LogEvent) => unknown)
   /**

@@ -80,13 +80,19 @@ export type Arrival =
   | { readonly question: string; readonly digest: string; readonly answer: unknown }
 
 export interface ReplayLimits extends TextBounds {
-  /** Entries a journal may hold. */
+  /** Entries of a journal; then `LIMIT_ENTRIES`. Default: 1000. */
   readonly maxEntries: number
-  /** Questions that may be open at once. */
+  /** Questions that may be open at once; then `LIMIT_QUESTIONS`. Default: 16. */
   readonly maxQuestions: number
-  /** Times a question is asked again because its answer was invalid, or because it was reworded. */
+  /**
+   * Times a question is asked again because its answer was invalid, or because it was reworded; then `INPUT_REJECTED` or
+   * `REPLAY_QUESTION_CHANGES`. Default: 3.
+   */
   readonly maxReasks: number
-  /** The time for which the functions passed to `ctx.defer` may delay the end of the call, all together, in ms. */
+  /**
+   * The time that all functions passed to `ctx.defer` may delay the end of the call; then the call no longer waits for them, and
+   * `LIMIT_DEFER` is logged. Default: 10 s.
+   */
   readonly maxDeferMs: number
 }
 

@@ -266,7 +266,7 @@ export function keysFromEnv(value: string | undefined = keyText(process.env)): K
 }
 
 export interface RefreshOptions {
-  /** The interval at which the keys are reloaded. */
+  /** The interval at which the keys are reloaded. Default: 30 s for a file; keys of a function are loaded once. */
   refreshMs?: number
 }
 

@@ -24,11 +24,11 @@ import {
 import type { KeyRing } from './key-ring.ts'
 
 export interface StateLimits {
-  /** The longest token, sealed or opened. */
+  /** Bytes of a `requestState`, sealed; then `LIMIT_STATE_BYTES`, or `STATE_INVALID` for one that a client sends. Default: 64 KiB. */
   readonly maxBytes: number
-  /** Beyond this the caller should warn: some proxies and clients refuse larger bodies. */
+  /** Bytes of a `requestState` beyond which the log warns: some proxies and clients refuse larger bodies. Default: 8 KiB. */
   readonly warnBytes: number
-  /** Another instance's clock may be ahead by this much. */
+  /** How far ahead the clock of another instance may be; beyond it, its states are refused with `STATE_INVALID`. Default: 5 minutes. */
   readonly clockSkewMs: number
 }
 

@@ -97,6 +97,8 @@ function networkOf(address: string): string {
 
 /** Limits and intervals of an HTTP entrance. */
 export interface HttpLimits {
+  /** The `Retry-After` that a draining or overloaded instance sends, in seconds. Default: 1. */
+  retryAfterSeconds?: number
   /** Concurrent subscriptions; then `LIMIT_SUBSCRIPTIONS`. Default: 1024. */
   maxSubscriptions?: number
   /** Subscriptions of one authenticated caller, or of one address if unauthenticated. Default: 256. */
@@ -115,6 +117,7 @@ export interface HttpLimits {
 }
 
 export const HTTP_LIMITS: OptionSet<OptionsOf<Required<HttpLimits>>> = defineOptions('listen', {
+  retryAfterSeconds: number(1),
   maxSubscriptions: number(1024),
   maxSubscriptionsPerCaller: number(256),
   maxSubscriptionBytes: number(65_536),
@@ -154,13 +157,13 @@ export const WEIGHTS: OptionSet<OptionsOf<Required<WeightOptions>>> = defineOpti
 /** Lighter messages are not counted one by one: the connection that brings one takes more memory than it does. */
 export const FREE_WEIGHT = 8_192
 
-export function createLoads(given: WeightOptions & { retryAfterSeconds?: number } = {}): Loads {
+export function createLoads(given: WeightOptions & Pick<HttpLimits, 'retryAfterSeconds'> = {}): Loads {
   const { maxDepth, maxMessageWeight, maxWeightInFlight, maxWeightInFlightPerCaller } = WEIGHTS.pick(given)
   const json = { depth: maxDepth, weight: maxMessageWeight }
   // A message that is allowed at all has room when nothing else is there.
   const ofOne = Math.max(maxWeightInFlightPerCaller, json.weight)
   const ofAll = Math.max(maxWeightInFlight, ofOne)
-  const { retryAfterSeconds = 1 } = given
+  const { retryAfterSeconds } = HTTP_LIMITS.pick(given)
   const callers = new Map<string, number>()
   let total = 0
   const add = (share: string, weight: number): void => {

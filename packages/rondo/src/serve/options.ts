@@ -12,7 +12,6 @@ import type { Every } from '../lib/clock.ts'
 import type { LogOptions } from '../log/log.ts'
 import {
   callable,
-  defaultsOf,
   defineOptions,
   flag,
   number,
@@ -34,13 +33,13 @@ import type { OnEngineEvent } from '../store/task-engine.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import { POLL_RANGE, TTL_RANGE } from '../tool/registry.ts'
 import { TEXT_BOUNDS } from '../tool/schema/judge.ts'
-import type { AdmissionOptions } from './http/admission.ts'
+import type { AllowListOptions } from './http/admission.ts'
 import type { Authenticate } from './http/authenticate.ts'
 import { BODY_OPTIONS, type FetchOptions } from './http/fetch.ts'
 import { HTTP_LIMITS, type HttpLimits, type Shed, WEIGHTS, type WeightOptions } from './limits.ts'
 import type { ChangeBus } from './port.ts'
 
-export interface HttpOptions extends AdmissionOptions, HttpLimits {
+export interface HttpOptions extends AllowListOptions, HttpLimits {
   /**
    * Identifies the caller; returns a principal, or a refusal with a status. `oauthResource` of `rondo/oauth` makes one. Default:
    * every caller is anonymous.
@@ -82,7 +81,7 @@ export interface SharedOptions extends LogOptions {
   dev?: boolean
   /** `ctx.sleep` returns at once, as if the time had passed; each skipped sleep is logged. Default: `dev`. */
   skipSleep?: boolean
-  /** Limits of a flow. Default: those of the table below. */
+  /** Limits of a flow. Default: the default of each limit. */
   limits?: Partial<FlowLimits>
   /**
    * A database that instances share. It keeps tasks and their hooks, single-use records, sessions and open calls of older clients, and
@@ -91,7 +90,7 @@ export interface SharedOptions extends LogOptions {
    * @see docs/reference/stores.md
    */
   store?: Store | EngineStore
-  /** Options of tasks. Default: those of the table below. */
+  /** Options of tasks. Default: the default of each option. */
   tasks?: TaskOptions
   /**
    * Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`.
@@ -165,7 +164,8 @@ export interface ServerOptions
   listCache?: CachePolicy
   /**
    * Sessions of clients up to 2025-11-25; with `false` they get none and cannot be asked. `server.fetch` has sessions only
-   * if this is set, because the platforms it is for share no memory between requests. Default: those of the table below.
+   * if this is set, because the platforms it is for share no memory between requests. Default: the default of each
+   * option.
    */
   sessions?: SessionOptions | false
   /** Delivers list changes and resource updates to subscribers; one that instances share notifies the subscribers of all. Default: the store's bus, else this process. */
@@ -259,7 +259,9 @@ export type Era = PublishedEra | typeof DRAFT_VERSION
 export interface DraftOptions {
   /**
    * How questions go to clients that declare the experimental capabilities `multi-turn-sse` and `request-state`.
-   * `false`: these clients are served like any other of their revision.
+   * With `false`, these clients are served like any other of their revision. Default: the default of each option.
+   *
+   * @see docs/guide/13-drafts.md
    */
   turns?: TurnsOptions | false
 }
@@ -309,8 +311,6 @@ const LIMITS: OptionSet<OptionsOf<FlowLimits>> = defineOptions('limits', {
   clockSkewMs: limit(STATE_LIMITS.clockSkewMs),
 })
 
-export const DEFAULT_LIMITS: FlowLimits = defaultsOf(LIMITS.table)
-
 /** The limits of a flow, with their defaults. `of` names the option in messages: `createServer: limits`. */
 export function resolveLimits(given: Partial<FlowLimits> = {}, of?: string): FlowLimits {
   return LIMITS.read(given, of)
@@ -322,7 +322,6 @@ const FROM_LISTEN = {
   ...HTTP_LIMITS.table,
   allowedHosts: unchecked(),
   allowedOrigins: unchecked(),
-  retryAfterSeconds: number(),
   authenticate: unchecked(),
   addressHeader: {
     initial: undefined,

@@ -39,6 +39,7 @@ export interface BenchSetup {
 }
 
 export interface CallOptions {
+  /** The caller. Default: anonymous. */
   principal?: Principal
   /** The client's capabilities. Default: every kind of question. */
   capabilities?: ClientCapabilities

@@ -101,7 +101,10 @@ export interface OAuth extends ClientAuth {
 export interface LoopbackOptions {
   /** Shows the link to the person. */
   readonly onLink: (link: LoginLink) => void
-  /** The port to receive the redirect on. A client that was registered by hand may need the one it was registered with. Default: any free port. */
+  /**
+   * The port to receive the redirect on. A client that was registered by hand may need the one it was registered with;
+   * 0 picks a free one. Default: 0.
+   */
   readonly port?: number
   /** The host of the redirect: `localhost` for authorization servers that accept no other. Default: `127.0.0.1`. */
   readonly host?: '127.0.0.1' | 'localhost'

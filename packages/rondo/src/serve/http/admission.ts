@@ -13,13 +13,9 @@
 import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
 import { LOOPBACK_NAMES } from '../../lib/address.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
+import { HTTP_LIMITS, type HttpLimits } from '../limits.ts'
 import type { HttpHeaders, HttpResponse } from '../port.ts'
 import { refusal } from './line.ts'
-
-export interface AdmissionOptions extends AllowListOptions {
-  /** `Retry-After`, in seconds, while this instance shuts down. */
-  retryAfterSeconds?: number
-}
 
 /**
  * Returns the refusal of a request that is not admitted, or the response to a preflight. `raw` are the headers as they
@@ -45,7 +41,7 @@ const TWO_HOSTS: HttpResponse = {
 
 export function createAdmission(
   state: { readonly draining: boolean },
-  options: Pick<AdmissionOptions, 'retryAfterSeconds'>,
+  options: HttpLimits,
   allowed: AllowList,
   crossOrigin: CrossOrigin,
   sessions = false,
@@ -83,8 +79,8 @@ export function createAdmission(
 }
 
 /** The headers of a refusal while this instance drains. */
-export function retryLater({ retryAfterSeconds = 1 }: AdmissionOptions): HttpHeaders {
-  return { 'Retry-After': String(retryAfterSeconds) }
+export function retryLater(options: HttpLimits): HttpHeaders {
+  return { 'Retry-After': String(HTTP_LIMITS.pick(options).retryAfterSeconds) }
 }
 
 /** Node shows only one of them, and a proxy may have checked the other (RFC 9112, 3.2). */
@@ -107,9 +103,9 @@ function isJson(type: string | undefined): boolean {
 }
 
 export interface AllowListOptions {
-  /** Names of this server besides loopback: `host` or `host:port`. `*` turns the check off. */
+  /** More names that clients may use for this server: `host` or `host:port`; `*` allows all. Default: loopback, and the address listened on. */
   allowedHosts?: readonly string[]
-  /** Origins of pages that may call, besides those of the allowed hosts. `*` turns the check off. */
+  /** More origins of pages that may call; `*` allows all. Default: those of the allowed hosts. */
   allowedOrigins?: readonly string[]
 }
 

@@ -30,9 +30,12 @@ export type Result<T = unknown> =
 export const MAX_PROBLEMS = 10
 
 export interface TextBounds {
-  /** Characters of one text in arguments or in an answer. */
+  /** Characters of one string in arguments or in an answer; a longer one is refused like any invalid value. Default: 1,048,576. */
   readonly maxTextLength: number
-  /** Characters of a text that a pattern is tried on, unless its schema has a `maxLength`. */
+  /**
+   * Characters of a string that a `pattern` is matched against, unless the schema itself has a `maxLength`; a longer one is refused
+   * like any invalid value. Default: 1000.
+   */
   readonly maxPatternText: number
 }
 
