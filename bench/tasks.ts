@@ -8,7 +8,7 @@
 
 import type { RunBench, Settings, Table } from './bench.ts'
 import { fixed, median, medianRatio } from './stat.ts'
-import { type Before, compileCheckout } from './task/before.ts'
+import { type Before, linkCheckout } from './task/before.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
 import { measureParked, type ParkedFigures, parkedTable } from './task/parked.ts'
 import { measureServer, type ServerFigures, serverTable } from './task/server.ts'
@@ -84,8 +84,8 @@ export const run: RunBench = async (settings) => {
   const { only, against, part } = settings
   assertOneOf('database', only, Object.keys(OPEN))
   assertOneOf('part', part, PARTS)
-  if (against !== undefined) settings.progress(`compiling ${against}`)
-  const before = against === undefined ? undefined : await compileCheckout(against)
+  if (against !== undefined) settings.progress(`linking ${against}`)
+  const before = against === undefined ? undefined : await linkCheckout(against)
   const includes = (name: (typeof PARTS)[number]) =>
     (part ?? name) === name && (before === undefined || COMPARED.includes(name))
   try {
@@ -144,7 +144,7 @@ async function measure(
   const crews: Crew[] = []
   try {
     for (const name of before === undefined ? SUBJECTS : [...SUBJECTS, 'before' as const])
-      crews.push(await spawnCrew(name, databases.create(), processes, before?.child))
+      crews.push(await spawnCrew(name, databases.create(), processes, before?.file('task/child.js')))
     progress(`${label}: warming up`)
     for (const crew of crews) for (const work of WORKS) await crew.rate(work, ms)
     for (let round = 0; round < rounds; round++) {
@@ -170,7 +170,7 @@ async function measureLone(
   const crews: Crew[] = []
   try {
     for (const name of before === undefined ? (['rondo'] as const) : (['rondo', 'before'] as const))
-      crews.push(await spawnCrew(name, databases.create(), 1, before?.child))
+      crews.push(await spawnCrew(name, databases.create(), 1, before?.file('task/child.js')))
     progress(`${databases.name}, lone tasks: warming up`)
     for (const crew of crews) for (const work of LONE) await crew.lone(work, 5 * lone)
     for (let round = 0; round < loneRounds; round++) {

@@ -1,38 +1,32 @@
 /**
- * The program of another checkout, to be measured in the same run: its sources, compiled with the benches of this one, so
- * that both do the same work.
+ * The program of another checkout, to be measured in the same run: the benches of this one, with the packages that were built
+ * there, so that both do the same work.
  */
 
-import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm, symlink } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { promisify } from 'node:util'
-
-const run = promisify(execFile)
 
 export interface Before {
-  /** The file to start a process with. */
-  readonly child: string
+  /** A file of the compiled benches, to start a process with: `task/child.js`. */
+  file(path: string): string
   remove(): Promise<void>
 }
 
-export async function compileCheckout(checkout: string): Promise<Before> {
+/** Modules that import `rondo` from the folder get the build of the checkout, and everything else from here. */
+export async function linkCheckout(checkout: string): Promise<Before> {
   const folder = await mkdtemp(join(tmpdir(), 'rondo-before-'))
-  const remove = () => rm(folder, { recursive: true, force: true })
-  try {
-    for (const path of ['src', 'package.json', 'tsconfig.json'])
-      await cp(join(checkout, path), join(folder, path), { recursive: true })
-    const isSource = (path: string) => !resolve(path).startsWith(resolve('bench/dist'))
-    await cp('bench', join(folder, 'bench'), { recursive: true, filter: isSource })
-    for (const path of ['tsconfig.bench.json', 'test/support/postgres-server.ts'])
-      await cp(path, join(folder, path), { recursive: true })
-    await symlink(resolve('node_modules'), join(folder, 'node_modules'))
-    // Other benches may use what that checkout does not have: only the output counts.
-    await run('npx', ['tsc', '-p', 'tsconfig.bench.json'], { cwd: folder }).catch(() => {})
-    return { child: join(folder, 'bench/dist/bench/task/child.js'), remove }
-  } catch (error) {
-    await remove()
-    throw new Error(`The checkout ${checkout} could not be compiled`, { cause: error })
+  const modules = join(folder, 'node_modules')
+  await cp('bench/dist', join(folder, 'dist'), { recursive: true })
+  await cp('package.json', join(folder, 'package.json'))
+  await mkdir(join(modules, '@rondo'), { recursive: true })
+  const ours = await readdir('node_modules')
+  for (const name of ours.filter((one) => !['rondo', '@rondo'].includes(one) && !one.startsWith('.')))
+    await symlink(resolve('node_modules', name), join(modules, name))
+  for (const name of ['rondo', '@rondo/store-kit', '@rondo/restate'])
+    await symlink(resolve(checkout, 'packages', name.replace('@rondo/', '')), join(modules, name))
+  return {
+    file: (path) => join(folder, 'dist/bench', path),
+    remove: () => rm(folder, { recursive: true, force: true }),
   }
 }
