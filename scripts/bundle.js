@@ -17,6 +17,8 @@ import { bundlePage } from '../packages/cli/bundle-console.js'
 
 /** Entries of `@rondo/cli`, which exports nothing: the command, and what it runs in processes of their own. */
 const COMMAND = ['./dist/cli.js', './dist/serve-file.js', './dist/console/instance.js']
+/** Files of `rondo` that run in threads of their own. */
+const THREADS = ['./dist/store/sqlite/thread-file.js']
 /** Packages on top of `rondo` have a README of their own. */
 const OWN_PAGES = ['cli', 'restate', 'store-kit', 'gateway'].map((name) =>
   join('packages', name, 'README.md'),
@@ -137,6 +139,7 @@ for (const name of readdirSync('packages').filter((one) => existsSync(join('pack
   const { exports: subpaths, files } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   const targets = Object.values(subpaths).flatMap((target) => target.default ?? target)
   const entries = targets.filter((path) => path.startsWith('./dist/'))
+  if (name === 'rondo') entries.push(...THREADS)
   rmSync(join(folder, 'dist'), { recursive: true, force: true })
   copyDeclarations(name, subpaths)
   const isCommand = entries.length === 0

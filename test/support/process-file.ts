@@ -4,14 +4,22 @@
  */
 
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs'
-import { basename, resolve } from 'node:path'
+import { basename, dirname, resolve } from 'node:path'
 import { buildSync } from 'esbuild'
 
 const FOLDER = resolve('test/dist')
 const made = new Map<string, string>()
 
+/** What runs in the thread of a SQLite file, and where a program beside it looks for that file. */
+const THREAD = ['packages/rondo/src/store/sqlite/thread-file.ts', 'store/sqlite/thread-file.js'] as const
+
 /** The path of the program. `file` is relative to the root of the project. */
 export function processFile(file: string): string {
+  build(...THREAD)
+  return build(file, basename(file).replace(/\.ts$/, '.js'))
+}
+
+function build(file: string, name: string): string {
   const known = made.get(file)
   if (known !== undefined) return known
   const { outputFiles } = buildSync({
@@ -25,8 +33,8 @@ export function processFile(file: string): string {
     tsconfig: 'tsconfig.json',
     sourcemap: 'inline',
   })
-  mkdirSync(FOLDER, { recursive: true })
-  const path = resolve(FOLDER, basename(file).replace(/\.ts$/, '.js'))
+  const path = resolve(FOLDER, name)
+  mkdirSync(dirname(path), { recursive: true })
   // Another worker may be building the same file: a rename makes sure that readers see a complete one.
   const draft = `${path}.${process.pid}`
   writeFileSync(draft, outputFiles[0]?.contents ?? '')

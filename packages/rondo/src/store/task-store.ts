@@ -229,6 +229,8 @@ export interface TaskStore extends OwnerTasks, WorkerTasks, OperatorTasks {
 export interface HintBus {
   publish(hint: Hint): void
   onHint(listener: (hint: Hint) => void): () => void
+  /** Whether there is a listener. */
+  listening(): boolean
   /** Removes all listeners. */
   close(): void
 }
@@ -264,6 +266,7 @@ export function createHintBus(attach: () => () => void = () => () => {}): HintBu
         if (listeners.delete(wrapped) && listeners.size === 0) close()
       }
     },
+    listening: () => listeners.size > 0,
     close,
   }
 }

@@ -24,9 +24,14 @@ export interface SqliteDatabase {
   close(): Promise<void>
 }
 
+/** Calls `fn` soon, when there may be more to commit. */
+export type Defer = (fn: () => void) => void
+
 interface DatabaseOptions {
   readonly busyMs: number
   readonly now: () => number
+  /** Default: in the next turn of the event loop. */
+  readonly defer?: Defer
   /**
    * Called before the first statement, and retried until it succeeds, always on the same connection: one that was closed may
    * hold its locks until it is garbage-collected.
@@ -38,7 +43,7 @@ interface DatabaseOptions {
 
 export function createDatabase(
   connect: () => SqliteConnection,
-  { busyMs, now, attach, prepare }: DatabaseOptions,
+  { busyMs, now, attach, prepare, defer }: DatabaseOptions,
 ): SqliteDatabase {
   let connection: SqliteConnection | undefined
   let prepared = false
@@ -64,7 +69,7 @@ export function createDatabase(
       run: (...values) => ready().run(...values),
     }
   }
-  const queue = createCommitQueue(open, busyMs)
+  const queue = createCommitQueue(open, busyMs, defer)
   const hints = createHintBus(() => attach(database))
   const database: SqliteDatabase = {
     sql,
@@ -109,7 +114,11 @@ export interface CommitQueue {
 /** A transaction blocks the event loop, so it must stay short. */
 const MAX_BATCH = 256
 
-export function createCommitQueue(open: () => SqliteConnection, busyMs: number): CommitQueue {
+export function createCommitQueue(
+  open: () => SqliteConnection,
+  busyMs: number,
+  defer: Defer = setImmediate,
+): CommitQueue {
   let queue: Write[] = []
   let scheduled = false
   let closed = false
@@ -157,7 +166,7 @@ export function createCommitQueue(open: () => SqliteConnection, busyMs: number):
   const schedule = () => {
     if (scheduled || queue.length === 0) return
     scheduled = true
-    if (tries === 0) setImmediate(flush)
+    if (tries === 0) defer(flush)
     else setTimeout(flush, pause(tries))
   }
   return {

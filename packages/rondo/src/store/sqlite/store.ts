@@ -1,6 +1,8 @@
 /**
  * Tasks, single use, blobs, records and the bus in one SQLite file: the embedded default. Several processes on one machine
  * may share the file; they notice each other's writes by polling SQLite's own change counter.
+ *
+ * Everything that touches the file is a port (`SqlitePorts`), which runs in this thread or in one of its own (`thread.ts`).
  */
 
 import { misuse } from '../../errors.ts'
@@ -18,9 +20,10 @@ import {
   type Store,
 } from '../store.ts'
 import { createApprovalSweep, createApprovals } from './approvals.ts'
-import { createDatabase, type SqliteConnection, type SqliteDatabase } from './database.ts'
+import { createDatabase, type Defer, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { checkFile, openFile, openForReading, prepareDatabase } from './schema.ts'
+import { type SqlitePorts, startThread } from './thread.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
 export interface SqliteStoreOptions {
@@ -70,31 +73,46 @@ export function createSqliteStore(given: SqliteStoreOptions): Store {
       : ''
     throw misuse(`createSqliteStore needs the path of a file, not a ${scheme} URL${other}`)
   }
-  const store = readOnly
-    ? createStoreOn(() => openForReading(file), options)
-    : createStoreOn(
-        () => openFile(file),
-        options,
-        (connection) => prepareDatabase(connection, file),
-      )
+  const store = readOnly ? createStoreOn(() => openForReading(file), options) : openStore(file, options)
   // Opening a file for writing upgrades it.
   return { ...store, check: async () => checkFile(file), migrate: store.ready }
 }
 
+/** In a thread of its own where that is possible. The clock of a test stays in the thread of the test. */
+function openStore(file: string, options: PortOptions): Store {
+  const here = createFilePorts(file, options)
+  const { busyMs, pollMs, now } = options
+  return toStore((now === undefined && startThread(here, { file, busyMs, pollMs })) || here)
+}
+
+type PortOptions = Omit<SqliteStoreOptions, 'file' | 'readOnly'>
+
+/** The parts of a store in a file. Opened on first use, and upgraded if it is older. */
+export function createFilePorts(file: string, options: PortOptions, defer?: Defer): SqlitePorts {
+  return createPorts(
+    () => openFile(file),
+    options,
+    (connection) => prepareDatabase(connection, file),
+    defer,
+  )
+}
+
 /** The store over a connection of the caller's choice, opened on first use. */
-export function createStoreOn(
+export function createStoreOn(connect: () => SqliteConnection, options: PortOptions): Store {
+  return toStore(createPorts(connect, options))
+}
+
+function createPorts(
   connect: () => SqliteConnection,
-  options: Omit<SqliteStoreOptions, 'file' | 'readOnly'>,
+  options: PortOptions,
   prepare: (connection: SqliteConnection) => void = () => {},
-): Store {
+  defer?: Defer,
+): SqlitePorts {
   const { busyMs, pollMs, now } = OPTIONS.read(options)
   const attach = (opened: SqliteDatabase) => watchOthers(opened, pollMs)
-  const database = createDatabase(connect, { busyMs, now, attach, prepare })
+  const database = createDatabase(connect, { busyMs, now, attach, prepare, defer })
   return {
-    kind: 'sqlite',
     tasks: {
-      pollMs: 250,
-      onHint: database.hints.onHint,
       ...createOwnerTasks(database),
       ...createWorkerTasks(database),
       ...createOperatorTasks(database),
@@ -102,11 +120,24 @@ export function createStoreOn(
     once: createOnce(database),
     blobs: createBlobs(database),
     records: createRecords(database),
-    bus: createSqliteBus(database),
+    bus: createBusRows(database),
     approvals: createApprovals(database),
-    ready: () => database.queue.write(() => {}),
-    sweep: createSweep(database),
-    close: database.close,
+    file: {
+      ready: () => database.queue.write(() => {}),
+      sweep: createSweep(database),
+      close: database.close,
+    },
+    onHint: database.hints.onHint,
+  }
+}
+
+export function toStore({ tasks, bus, file, onHint, ...ports }: SqlitePorts): Store {
+  return {
+    kind: 'sqlite',
+    tasks: { pollMs: 250, onHint, ...tasks },
+    bus: createSqliteBus(bus, onHint),
+    ...ports,
+    ...file,
   }
 }
 
@@ -279,38 +310,46 @@ function createRecords({ sql, queue, now }: SqliteDatabase): RecordStore {
   }
 }
 
-/** Writes of other processes are noticed by SQLite's change counter; those of this one are hinted at here. */
-function createSqliteBus({ sql, queue, now, hints }: SqliteDatabase): Bus {
+function createBusRows({ sql, queue, now }: SqliteDatabase): SqlitePorts['bus'] {
   const append = sql('INSERT INTO bus (message, expires_at) VALUES (?, ?)')
   const newest = sql("SELECT seq FROM sqlite_sequence WHERE name = 'bus'")
   const shorten = sql('DELETE FROM bus WHERE position <= ?')
   const read = sql('SELECT position, message FROM bus WHERE position > ? ORDER BY position LIMIT ?')
   const oldest = sql('SELECT min(position) AS position FROM bus')
-  const own = new Set<() => void>()
-  return createBus({
-    // Only for a change that was seen while the file was locked.
-    pollMs: 1_000,
-    async append(messages) {
-      await queue.write(() => {
+  return {
+    append: (messages) =>
+      queue.write(() => {
         for (const message of messages) append.run(message, now() + BUS_LIMITS.keepMs)
         shorten.run(Number(newest.get()?.seq ?? 0) - BUS_LIMITS.keepRows)
-      })
-      for (const listener of [...own]) listener()
-    },
-    async read(after, limit) {
-      return queue.read(() => {
+      }),
+    read: (after, limit) =>
+      queue.read(() => {
         const rows = read.all(after, limit).map(({ position, message }) => ({
           position: Number(position),
           message: String(message),
         }))
         return rows.length === 0 ? { rows } : { rows, oldest: Number(oldest.get()?.position) }
-      })
-    },
+      }),
     newest: () => queue.read(() => Number(newest.get()?.seq ?? 0)),
+  }
+}
+
+/** Writes of other processes are noticed by SQLite's change counter; those of this one are hinted at here. */
+function createSqliteBus({ append, read, newest }: SqlitePorts['bus'], onHint: SqlitePorts['onHint']): Bus {
+  const own = new Set<() => void>()
+  return createBus({
+    // Only for a change that was seen while the file was locked.
+    pollMs: 1_000,
+    async append(messages) {
+      await append(messages)
+      for (const listener of [...own]) listener()
+    },
+    read,
+    newest,
     onHint(listener) {
       const wrapped = (): void => listener()
       own.add(wrapped)
-      const stop = hints.onHint(({ kind }) => {
+      const stop = onHint(({ kind }) => {
         if (kind === 'changed') listener()
       })
       return () => {
