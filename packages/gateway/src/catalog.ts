@@ -40,6 +40,8 @@ interface CatalogParts {
   readonly passing: Passing
   readonly several: boolean
   readonly upstreams: readonly Upstream[]
+  /** Names of tools that are the gateway's own. */
+  readonly reserved: ReadonlySet<string>
   readonly rename?: GatewayOptions['rename']
   /** The kinds to declare on a connection that is opened to read lists. */
   readonly kinds: readonly QuestionKind[]
@@ -104,6 +106,10 @@ export function createCatalog(parts: CatalogParts): Catalog {
       for (const entry of [...read.values()].flat()) {
         const key = `${entry.listing}\n${entry.name}`
         const first = wanted.get(key)
+        if (parts.reserved.has(key.slice(key.indexOf('\n') + 1)) && entry.listing === 'tools') {
+          problems.push(`"${entry.upstream}" and the gateway both offer the tool "${entry.name}"`)
+          continue
+        }
         if (first !== undefined)
           problems.push(
             `"${entry.upstream}" and "${first.upstream}" both offer the ${entry.listing.slice(0, -1)} "${displayText(entry.name)}"`,
@@ -200,7 +206,12 @@ function forwardedOf(
     return { method: 'resources/read', uri: String(args.uri) }
   }
   const run = async (args: Row, ctx: Context) => {
-    const passed: Passed = { upstream, request: requestFor(args), annotations: annotations as Row }
+    const passed: Passed = {
+      upstream,
+      request: requestFor(args),
+      annotations: annotations as Row,
+      structured: own.outputSchema !== undefined,
+    }
     return pass(passing, passed, ctx)
   }
   const completes = listing === 'prompts' || listing === 'templates'

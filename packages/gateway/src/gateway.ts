@@ -7,14 +7,15 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
-import { createServer, type Server, type ServerOptions } from 'rondo'
+import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
 import { forwarding } from 'rondo/forward'
 import { type Catalog, createCatalog } from './catalog.ts'
+import { createHandles, HANDLE_TOOL, type Handles, handleResult } from './handle.ts'
 import { createHeldCalls } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
-import { createUpstream, reasonOf, type Upstream } from './upstream.ts'
+import { callerKey, createUpstream, reasonOf, type Upstream } from './upstream.ts'
 
 /** What is known of an upstream. */
 export interface UpstreamStatus {
@@ -73,6 +74,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   )
   const held = createHeldCalls(limits, clock)
   const several = upstreams.length > 1
+  const handles = options.ask && createHandles(clock)
+  if (handles) declareStatus(server, handles)
   const passing: Passing = {
     held,
     decide: options.decide,
@@ -81,7 +84,10 @@ export function createGateway(options: GatewayOptions): Gateway {
     labels: several,
     stored: options.store !== undefined,
     instance: randomBytes(9).toString('base64url'),
+    clock,
+    handles,
     onHeld: (id) => void requests.getStore()?.add(id),
+    onDetached: () => void requests.getStore()?.clear(),
   }
   const seen = createSeen(options.onClient)
   server.use({
@@ -101,7 +107,16 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
   })
   const kinds = options.ask?.kinds ?? []
-  const catalog = createCatalog({ server, passing, several, rename: options.rename, kinds, warn, upstreams })
+  const catalog = createCatalog({
+    server,
+    passing,
+    several,
+    rename: options.rename,
+    kinds,
+    warn,
+    upstreams,
+    reserved: new Set(handles ? [HANDLE_TOOL] : []),
+  })
   const watch = createWatch(upstreams, { clock, kinds, catalog, warn })
 
   let starting: Promise<void> | undefined
@@ -114,6 +129,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   const close = async (): Promise<void> => {
     held.close()
+    handles?.close()
     watch.stop()
     await Promise.all(upstreams.map((one) => one.close()))
   }
@@ -148,6 +164,31 @@ export function createGateway(options: GatewayOptions): Gateway {
       await close()
     },
   }
+}
+
+/** Declares the tool with which a model gets the result of a call that outlived its request. */
+function declareStatus(server: Server, handles: Handles): void {
+  const input = {
+    type: 'object',
+    properties: {
+      id: { type: 'string' },
+      count: {
+        type: 'integer',
+        description: 'One more than in the last call, so that no two calls are the same',
+      },
+    },
+    required: ['id'],
+  } as const
+  const description =
+    'Returns the result of a call that waits for an answer of the user. Use it only when a result says so.'
+  const annotations = { readOnlyHint: true }
+  server.tool(HANDLE_TOOL, { description, input, annotations }, async ({ id, count }, ctx) => {
+    const status = await handles.status(String(id), callerKey(ctx.principal))
+    if (status === 'unknown') throw new ToolError('There is no such call, or it ended long ago.')
+    if (status === 'open') return handleResult(String(id), 'the server', Number(count ?? 0) + 1)
+    if ('error' in status) throw status.error
+    return status.result
+  })
 }
 
 const MAX_SEEN = 64

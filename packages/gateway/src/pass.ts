@@ -14,6 +14,7 @@
 
 import { type Context, type InputRequired, inputRequired, RondoError, ToolError } from 'rondo'
 import {
+  type Clock,
   type FlowRequest,
   type InputRequest,
   type InputRequests,
@@ -28,6 +29,7 @@ import {
 import { UpstreamError } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
+import { type Handles, handleResult } from './handle.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
 import {
   type Connection,
@@ -52,7 +54,12 @@ export interface Passing {
   readonly stored: boolean
   /** Names this process in the states of calls that it holds. */
   readonly instance: string
+  readonly clock: Clock
+  /** Keeps calls beyond the time that hosts give them. */
+  readonly handles?: Handles
   onHeld(id: string): void
+  /** The call goes on without its request. */
+  onDetached(): void
 }
 
 /** A call of one of the upstream's tools, prompts or resources. */
@@ -60,6 +67,8 @@ export interface Passed {
   readonly upstream: Upstream
   readonly request: FlowRequest
   readonly annotations: Readonly<Record<string, unknown>>
+  /** The tool has an output schema, which a result without an error must fit. */
+  readonly structured?: boolean
 }
 
 /** What is sealed between two rounds. */
@@ -82,46 +91,154 @@ const MAX_STATE = 40_960
 
 /** Passes a round on, and returns the upstream's result, or its questions as a round of ours. */
 export async function pass(passing: Passing, passed: Passed, ctx: Context): Promise<Result | InputRequired> {
-  const { upstream } = passed
-  const meta = onward(upstream, ctx.meta)
+  const meta = onward(passed.upstream, ctx.meta)
   await decideOn(passing, passed, ctx)
-  let state = openState(upstream, ctx.requestState)
-  let answers = foreign(ctx.inputResponses, state?.l)
+  const life = new AbortController()
+  const end = (): void => life.abort(ctx.signal.reason)
+  if (ctx.signal.aborted) end()
+  ctx.signal.addEventListener('abort', end)
+  const line = { isOpen: true }
+  const state = openState(passed.upstream, ctx.requestState)
   const kinds = KINDS.filter((kind) => ctx.can(kind) || isLocal(passing.ask, kind, false))
-  for (;;) {
-    const step = await advance({ passing, passed, ctx, meta, kinds, state, answers })
-    if (step.kind === 'result') return withoutHop(step.result)
-    const questions = await vet(passing, passed, ctx, step.questions)
-    const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
-    if (local.length === Object.keys(questions).length && local.length > 0) {
-      answers = await askHere(passing, passed, ctx, local)
-      state = step.state
-      continue
-    }
-    const given = local.length > 0 ? await askHere(passing, passed, ctx, local) : undefined
-    const here = new Set(local.map(([key]) => key))
-    const shown = Object.fromEntries(
-      Object.entries(questions)
-        .filter(([key]) => !here.has(key))
-        .map(([key, one]) => [key, labelled(passing, upstream, one)]),
-    )
-    return toRound(passing, upstream, ctx, shown, { ...step.state, ...(given && { l: given }) })
+  const asking = createAsking()
+  const round: Round = {
+    passing,
+    passed,
+    ctx,
+    meta,
+    kinds,
+    signal: life.signal,
+    line: lineTo(ctx, line),
+    asking,
+  }
+  const running = drive(round, state)
+  try {
+    const { handles } = passing
+    const isKept = handles !== undefined && passing.ask !== undefined && ctx.meta.progressToken === undefined
+    const driven = isKept
+      ? await inTime(round, handles, running, () => life.abort(new HeldEnded('The call was cancelled.')))
+      : await running
+    return driven.kind === 'result' ? driven.result : await toRound(round, driven)
+  } finally {
+    line.isOpen = false
+    ctx.signal.removeEventListener('abort', end)
   }
 }
 
+/** A round of our caller on its way. */
+interface Round {
+  readonly passing: Passing
+  readonly passed: Passed
+  readonly ctx: Context
+  readonly meta: Result
+  readonly kinds: readonly QuestionKind[]
+  /** Fires when the client has gone; for a call that goes on without its request, when it is cancelled. */
+  readonly signal: AbortSignal
+  readonly line: HeldLine
+  readonly asking: Asking
+}
+
+/** Whether a person on this machine has been asked. */
+interface Asking {
+  readonly begun: Promise<void>
+  begin(): void
+}
+
+function createAsking(): Asking {
+  let begin = (): void => {}
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve
+  })
+  return { begun, begin }
+}
+
+/** Notifications reach the client while its request is open, and nobody afterwards. */
+function lineTo(ctx: Context, line: { readonly isOpen: boolean }): HeldLine {
+  return {
+    progress: (...args) => line.isOpen && ctx.progress(...args),
+    log: (...args) => line.isOpen && ctx.log(...args),
+  }
+}
+
+type Driven =
+  | { readonly kind: 'result'; readonly result: Result }
+  | { readonly kind: 'asks'; readonly questions: InputRequests; readonly state: PassedState }
+
+/** Steps that a call may take while a person on this machine answers. */
+const MAX_STEPS = 64
+
+/** Sends rounds until the call ends, or until the client has to be asked. */
+async function drive(round: Round, from: PassedState | undefined): Promise<Driven> {
+  const { passing, passed, ctx } = round
+  const { upstream } = passed
+  let state = from
+  let answers = foreign(ctx.inputResponses, state?.l)
+  for (let steps = 0; steps < MAX_STEPS; steps += 1) {
+    const step = await advance({ ...round, state, answers })
+    if (step.kind === 'result') return { kind: 'result', result: withoutHop(step.result) }
+    const questions = await vet(passing, passed, ctx, step.questions)
+    const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
+    const given = local.length > 0 ? await askHere(round, local) : undefined
+    const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given ?? {}, key))
+    if (given === undefined || others.length > 0) {
+      const shown = others.map(([key, one]) => [key, labelled(passing, upstream, one)])
+      return {
+        kind: 'asks',
+        questions: Object.fromEntries(shown),
+        state: { ...step.state, ...(given && { l: given }) },
+      }
+    }
+    answers = given
+    state = step.state
+  }
+  throw new ToolError(
+    `"${upstream.name}" does not stop asking, so the call was ended. It may have had effects there.`,
+  )
+}
+
+/** Waits for a call, and returns a handle if a person is being asked when its host is about to give up. */
+async function inTime(
+  { passing, passed, ctx, asking }: Round,
+  handles: Handles,
+  running: Promise<Driven>,
+  cancel: () => void,
+): Promise<Driven> {
+  const { name } = passed.upstream
+  let stop = (): void => {}
+  const timeUp = new Promise<void>((resolve) => {
+    stop = passing.clock.after(handles.afterMs, resolve)
+  })
+  const late = Promise.all([timeUp, asking.begun]).then(() => undefined)
+  const driven = await Promise.race([running, late]).finally(() => stop())
+  if (driven !== undefined) return driven
+  const result = running.then((one) => {
+    if (one.kind === 'result') return one.result
+    throw new ToolError(
+      `"${name}" asks something that only this host could ask, and its call has ended. It may have had effects there.`,
+    )
+  })
+  const id = handles.keep(callerKey(ctx.principal), name, result, cancel)
+  if (id === undefined) {
+    cancel()
+    throw new ToolError(
+      `Too many calls wait for an answer on this machine, so the call at "${name}" was ended. It may have had effects there.`,
+    )
+  }
+  passing.onDetached()
+  return { kind: 'result', result: handleResult(id, name, 1, passed.structured) }
+}
+
 async function toRound(
-  { stored }: Passing,
-  { name }: Upstream,
-  ctx: Context,
-  inputRequests: InputRequests,
-  state: PassedState,
+  { passing, passed, ctx }: Round,
+  { questions, state }: Extract<Driven, { kind: 'asks' }>,
 ): Promise<InputRequired> {
+  const { name } = passed.upstream
   const requestState = JSON.stringify(state)
-  if (!stored && requestState.length > MAX_STATE)
+  if (!passing.stored && requestState.length > MAX_STATE)
     throw new ToolError(
       `The state of "${name}" is ${state.s?.length} characters long, and the gateway can pass on ${MAX_STATE} without a store. Nobody was asked. Its operator can add a store.`,
     )
-  if (Object.keys(inputRequests).length > 0) return inputRequired({ inputRequests, requestState })
+  if (Object.keys(questions).length > 0) return inputRequired({ inputRequests: questions, requestState })
   // Clients of rounds pause by themselves before they send a state back; for others the next run begins at once.
   if (!hasRounds(ctx.protocolVersion)) await pause(ctx.signal)
   return inputRequired({ requestState })
@@ -174,12 +291,7 @@ async function decideOn(
   )
 }
 
-interface Advance {
-  readonly passing: Passing
-  readonly passed: Passed
-  readonly ctx: Context
-  readonly meta: Result
-  readonly kinds: readonly QuestionKind[]
+interface Advance extends Round {
   readonly state: PassedState | undefined
   readonly answers: InputResponses | undefined
 }
@@ -195,10 +307,7 @@ async function advance(one: Advance): Promise<Step> {
   const { held } = passing
   try {
     if (state?.h) {
-      const step = await held.resume(state.h.id, callerKey(ctx.principal), answers, {
-        line: ctx,
-        signal: ctx.signal,
-      })
+      const step = await held.resume(state.h.id, callerKey(ctx.principal), answers, one)
       return toStep(one, step, state.r)
     }
     const connection = await upstream.connection(ctx.principal, one.kinds)
@@ -206,7 +315,7 @@ async function advance(one: Advance): Promise<Step> {
       throw changed(upstream, state.r, connection.revision)
     return connection.rounds ? await sendRound(one, connection) : await hold(one, connection)
   } catch (error) {
-    throw toFailure(passed, error, ctx)
+    throw toFailure(passed, error, one.signal)
   }
 }
 
@@ -218,12 +327,12 @@ async function sendRound(one: Advance, connection: Connection, again = true): Pr
   const sending = {
     ...lineOf(one),
     accepts: kinds,
-    signal: ctx.signal,
+    signal: one.signal,
     ...(answers && { inputResponses: answers }),
     ...(state?.s !== undefined && { requestState: state.s }),
   }
   try {
-    const round = await connection.use(() => connection.client.round(request, sending), ctx.signal)
+    const round = await connection.use(() => connection.client.round(request, sending), one.signal)
     if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
     const { inputRequests: questions, requestState: s } = round
     return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
@@ -274,7 +383,7 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
         }
       },
     },
-    { line: ctx, signal: ctx.signal },
+    { line: one.line, signal: one.signal },
   )
   return toStep(one, step, connection.revision)
 }
@@ -300,7 +409,7 @@ function lostConnection({ options }: Upstream, connection: Connection, error: un
 }
 
 /** What a request says of itself, and where its notifications go. */
-function lineOf({ ctx, meta }: Pick<Advance, 'ctx' | 'meta'>, line: HeldLine = ctx) {
+function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
   const level = ctx.meta['io.modelcontextprotocol/logLevel']
   const logLevel = !hasRounds(ctx.protocolVersion) ? 'info' : (level as LogLevel | undefined)
   return {
@@ -401,17 +510,23 @@ function asksHere({ ask }: Passing, ctx: Context, request: InputRequest): boolea
 
 /** Has questions answered on this machine, while the client's call stays open. */
 async function askHere(
-  { ask }: Passing,
-  { upstream, request }: Passed,
-  ctx: Context,
+  { passing: { ask }, passed: { upstream, request }, signal, asking }: Round,
   questions: readonly (readonly [string, InputRequest])[],
 ): Promise<InputResponses> {
   const target = request.method === 'resources/read' ? request.uri : request.name
+  const { name, known } = upstream
   const given: [string, InputResponse][] = []
+  asking.begin()
   for (const [key, one] of questions) {
-    const { name, known } = upstream
-    const question = { upstream: name, server: known.server, target, request: one, signal: ctx.signal }
+    const question = {
+      upstream: name,
+      ...(known.server !== undefined && { server: known.server }),
+      target,
+      request: one,
+      signal,
+    }
     const answer = await ask?.ask(question)
+    signal.throwIfAborted()
     given.push([key, answer ?? { action: 'cancel' }])
   }
   return Object.fromEntries(given)
@@ -422,8 +537,8 @@ const INVALID_PARAMS = -32602
 const CAPABILITY = -32021
 
 /** The error that the caller gets. */
-function toFailure({ upstream: { name }, request }: Passed, error: unknown, ctx: Context): unknown {
-  if (error instanceof ToolError || error instanceof UpstreamError || ctx.signal.aborted) return error
+function toFailure({ upstream: { name }, request }: Passed, error: unknown, signal: AbortSignal): unknown {
+  if (error instanceof ToolError || error instanceof UpstreamError || signal.aborted) return error
   if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
   if (error instanceof PeerError) return toError(name, request, error)
   const code = error instanceof RondoError ? error.code : undefined

@@ -8,10 +8,12 @@ import type { Gateway } from '@rondo/gateway'
 import type { Authenticate, LogEvent } from 'rondo'
 import { oneLine } from 'rondo/internal'
 import { oneServer, serversOfFile } from '../bridge/config.ts'
+import { type AskPage, createAskPage } from '../bridge/page.ts'
 import { type Command, CommandError, type Options, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS } from '../connection.ts'
 import { serverEnv } from '../home.ts'
 import { type Io, tell } from '../io.ts'
+import { openLink } from './login.ts'
 
 export const bridgeCommand: Command = {
   name: 'bridge',
@@ -26,6 +28,11 @@ export const bridgeCommand: Command = {
       type: 'string',
       value: 'PORT',
       help: 'serves HTTP on this port of loopback instead of stdin and stdout; 0 picks a free one',
+    },
+    ask: {
+      type: 'string',
+      value: 'WHERE',
+      help: 'who asks you: host, browser (a page on this machine), or auto: the page where the host cannot (default)',
     },
     config: { type: 'string', value: 'FILE', help: 'the servers: a JSON file with "mcpServers"' },
     name: { type: 'string', value: 'NAME', help: 'the name of the server in messages' },
@@ -44,11 +51,13 @@ export const bridgeCommand: Command = {
     // Whoever reaches the port would use this person's login.
     const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
     const names = Object.keys(upstreams)
+    const page = pageOf(io, options)
     const gateway = createGateway({
       name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
       version: '0.1.0',
       upstreams,
       keys: keysOf(io),
+      ...(page && { ask: page }),
       log: (event) => logLine(io, event, options),
       ...(token !== undefined && { authenticate: onlyWith(token) }),
       ...(options.flag('server-log') && {
@@ -63,6 +72,7 @@ export const bridgeCommand: Command = {
     for (const line of describe(gateway)) tell(io, line)
     if (port === undefined) {
       await gateway.stdio({ signals: false })
+      page?.close()
       return 'done'
     }
     const listening = await gateway.listen({ port, signals: false })
@@ -71,9 +81,33 @@ export const bridgeCommand: Command = {
       `bridge: serving ${listening.url}${token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`}`,
     )
     await new Promise<void>((resolve) => io.signal.addEventListener('abort', () => resolve(), { once: true }))
+    page?.close()
     await gateway.close()
     return 'done'
   },
+}
+
+/** The page on which a person is asked; undefined if only the host asks. */
+function pageOf(io: Io, options: Options): AskPage | undefined {
+  const where = options.text('ask') ?? 'auto'
+  if (where === 'host') return undefined
+  if (where !== 'auto' && where !== 'browser')
+    throw usageError(`--ask takes host, browser or auto, not "${where}"`)
+  return createAskPage({
+    always: where === 'browser',
+    open(url) {
+      tell(io, 'bridge: a question is open on a page in your browser')
+      openLink(
+        url,
+        () =>
+          tell(
+            io,
+            `bridge: the browser cannot be opened. Open this page yourself, and show it to nobody: ${url.href}`,
+          ),
+        io.env,
+      )
+    },
+  })
 }
 
 function listenPort(options: Options): number | undefined {

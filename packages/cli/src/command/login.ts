@@ -70,7 +70,8 @@ export const loginCommand: Command = {
         ...(options.flag('localhost') && { host: 'localhost' as const }),
         onLink({ url, issuer }) {
           tell(io, `Log in at ${oneLine(issuer)} with this link:\n\n  ${url.href}\n`)
-          if (options.flag('open')) openLink(io, url)
+          if (options.flag('open'))
+            openLink(url, (command) => tell(io, `Cannot run ${command}; open the link yourself.`))
           io.status.start('waiting for the login')
         },
       }),
@@ -202,15 +203,16 @@ function clientOf({ env }: Io, options: Options): GivenClient | undefined {
   return { id, secret, issuer }
 }
 
-/** Opens the link without a shell, and goes on if that fails: the link was printed. */
-function openLink(io: Io, url: URL): void {
-  const [command = '', ...args] =
-    process.platform === 'darwin'
+/** Opens a link without a shell. `BROWSER` names another program to open it with. */
+export function openLink(url: URL, onError: (command: string) => void, env: Io['env'] = {}): void {
+  const [command = '', ...args] = env.BROWSER
+    ? [env.BROWSER]
+    : process.platform === 'darwin'
       ? ['open']
       : process.platform === 'win32'
         ? ['rundll32', 'url.dll,FileProtocolHandler']
         : ['xdg-open']
   const child = spawn(command, [...args, url.href], { stdio: 'ignore', detached: true })
-  child.on('error', () => tell(io, `Cannot run ${command}; open the link yourself.`))
+  child.on('error', () => onError(command))
   child.unref()
 }

@@ -1,0 +1,208 @@
+import { request as httpRequest } from 'node:http'
+import type { InputRequest, InputResponse } from 'rondo/client'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createAskPage } from './page.ts'
+
+const FORM: InputRequest = {
+  method: 'elicitation/create',
+  params: {
+    mode: 'form',
+    message: '<script>alert(1)</script> Where & when?',
+    requestedSchema: {
+      type: 'object',
+      properties: {
+        place: { type: 'string', title: 'Place "here"', maxLength: 10 },
+        seats: { type: 'integer', minimum: 1 },
+        sure: { type: 'boolean' },
+        kind: { type: 'string', enum: ['in', 'out'] },
+        extras: { type: 'array', items: { type: 'string', enum: ['tea', 'milk'] } },
+      },
+      required: ['place', 'sure'],
+    },
+  },
+}
+
+async function asked(request: InputRequest = FORM, abort = new AbortController()) {
+  const links: URL[] = []
+  const page = createAskPage({ open: (url) => void links.push(url) })
+  onTestFinished(() => page.close())
+  const answer = page.ask({
+    upstream: 'crm',
+    server: 'The <b>CRM</b>',
+    target: 'book',
+    request,
+    signal: abort.signal,
+  })
+  await expect.poll(() => links.length).toBe(1)
+  const [link = new URL('http://none')] = links
+  return { page, link, answer, abort }
+}
+
+interface Sent {
+  readonly method?: string
+  readonly path?: string
+  readonly headers?: Record<string, string>
+  readonly body?: string
+}
+
+/** A request with exactly these headers, as `fetch` would not send it. */
+function send(
+  link: URL,
+  { method = 'GET', path = link.pathname, headers = {}, body }: Sent = {},
+): Promise<{ status: number; text: string }> {
+  return new Promise((done, fail) => {
+    const sent = httpRequest(
+      { host: link.hostname, port: link.port, method, path, headers: { host: link.host, ...headers } },
+      (response) => {
+        let text = ''
+        response.on('data', (chunk) => {
+          text += chunk
+        })
+        response.on('end', () => done({ status: response.statusCode ?? 0, text }))
+      },
+    )
+    sent.on('error', fail)
+    sent.end(body)
+  })
+}
+
+const tokenIn = (html: string): string => /name="token" value="([\w-]+)"/.exec(html)?.[1] ?? ''
+
+async function post(
+  link: URL,
+  fields: Record<string, string>,
+  headers: Record<string, string> = { origin: link.origin },
+) {
+  const token = tokenIn((await send(link)).text)
+  const body = new URLSearchParams({ token, ...fields }).toString()
+  return send(link, {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
+    body,
+  })
+}
+
+const isOpen = async (answer: Promise<InputResponse>): Promise<boolean> =>
+  (await Promise.race([answer, new Promise((done) => setImmediate(done, 'open'))])) === 'open'
+
+describe('the page of rondo bridge', () => {
+  it('shows who asks and the fields, escapes the texts of the server, and has no script', async () => {
+    const { link } = await asked()
+    const { status, text } = await send(link)
+    expect(status).toBe(200)
+    expect(text).toContain('A question from crm (The &lt;b&gt;CRM&lt;/b&gt;)')
+    expect(text).toContain('&lt;script&gt;alert(1)&lt;/script&gt; Where &amp; when?')
+    expect(text).toContain('Place &quot;here&quot;')
+    expect(text).not.toMatch(/<script/i)
+  })
+
+  it('returns what was sent, in the types of the schema', async () => {
+    const { link, answer } = await asked()
+    const sent = await post(link, { do: 'accept', f0: 'Oslo', f1: '4', f2: 'true', f3: 'out', f4: 'tea' })
+    expect(sent).toMatchObject({ status: 200 })
+    const content = { place: 'Oslo', seats: 4, sure: true, kind: 'out', extras: ['tea'] }
+    expect(await answer).toEqual({ action: 'accept', content })
+  })
+
+  it('shows what is wrong, keeps what was typed, and stays open', async () => {
+    const { link, answer } = await asked()
+    const { status, text } = await post(link, { do: 'accept', f0: 'far too long a place', f2: 'false' })
+    expect(status).toBe(422)
+    expect(text).toMatch(/class="problem"/)
+    expect(text).toContain('value="far too long a place"')
+    expect(await isOpen(answer)).toBe(true)
+  })
+
+  it.each(['decline', 'cancel'] as const)('takes a %s', async (action) => {
+    const { link, answer } = await asked()
+    await post(link, { do: action })
+    expect(await answer).toEqual({ action })
+  })
+
+  it('works once', async () => {
+    const { link, answer } = await asked()
+    const token = tokenIn((await send(link)).text)
+    const body = `token=${token}&do=decline`
+    const form = { method: 'POST', headers: { origin: link.origin }, body }
+    expect((await send(link, form)).status).toBe(200)
+    expect((await send(link, form)).status).toBe(404)
+    expect((await send(link)).status).toBe(404)
+    expect(await answer).toEqual({ action: 'decline' })
+  })
+
+  it('is gone when the call has ended', async () => {
+    const { link, answer, abort } = await asked()
+    abort.abort()
+    expect(await answer).toEqual({ action: 'cancel' })
+    expect((await send(link)).status).toBe(404)
+  })
+
+  it.each<[string, number, (link: URL, token: string) => Sent]>([
+    ['another name of this machine', 403, () => ({ headers: { host: 'evil.example' } })],
+    ['another port', 403, () => ({ headers: { host: '127.0.0.1:1' } })],
+    ['another path', 404, () => ({ path: '/' })],
+    ['a path that is nearly right', 404, (link) => ({ path: link.pathname.slice(0, -1) })],
+    [
+      'a form of another page',
+      403,
+      (_link, token) => ({
+        method: 'POST',
+        headers: { origin: 'https://evil.example' },
+        body: `token=${token}&do=decline`,
+      }),
+    ],
+    [
+      'a form without an origin',
+      403,
+      (_link, token) => ({ method: 'POST', body: `token=${token}&do=decline` }),
+    ],
+    [
+      'a form without the token',
+      403,
+      (link) => ({ method: 'POST', headers: { origin: link.origin }, body: 'do=decline' }),
+    ],
+    [
+      'a form with another token',
+      403,
+      (link) => ({
+        method: 'POST',
+        headers: { origin: link.origin },
+        body: `token=${'A'.repeat(32)}&do=decline`,
+      }),
+    ],
+    ['another method', 405, () => ({ method: 'PUT' })],
+    [
+      'an answer that does not exist',
+      400,
+      (link, token) => ({
+        method: 'POST',
+        headers: { origin: link.origin },
+        body: `token=${token}&do=approve`,
+      }),
+    ],
+    [
+      'a form that is too long',
+      413,
+      (link) => ({ method: 'POST', headers: { origin: link.origin }, body: 'x'.repeat(70_000) }),
+    ],
+  ])('refuses %s, and the question stays open', async (_name, status, make) => {
+    const { link, answer } = await asked()
+    const token = tokenIn((await send(link)).text)
+    expect(token).not.toBe('')
+    expect((await send(link, make(link, token))).status).toBe(status)
+    expect(await isOpen(answer)).toBe(true)
+  })
+
+  it('shows the whole address and the host of a link, and none that is not safe', async () => {
+    const url = (address: string): InputRequest => ({
+      method: 'elicitation/create',
+      params: { mode: 'url', message: 'Pay', url: address },
+    })
+    const { link, answer } = await asked(url('https://pay.example/42?x=1'))
+    expect((await send(link)).text).toMatch(/<b>pay\.example<\/b>.*https:\/\/pay\.example\/42\?x=1/)
+    await post(link, { do: 'accept' })
+    expect(await answer).toEqual({ action: 'accept' })
+    const bad = await asked(url('javascript:alert(1)'))
+    expect((await send(bad.link)).text).not.toContain('javascript:')
+  })
+})

@@ -1,0 +1,90 @@
+/**
+ * Calls that go on without their request. A host that sends no progress token ends a call after a minute, whatever happens. Where a
+ * person on this machine is asked meanwhile, the call returns a handle before that, and `task_status` returns its result later.
+ *
+ * A handle belongs to its caller. Handles are bounded in number and time; a call whose handle expires is cancelled.
+ */
+
+import { randomBytes } from 'node:crypto'
+import type { Clock } from 'rondo/client'
+
+type Result = Readonly<Record<string, unknown>>
+
+interface Handle {
+  readonly caller: string
+  readonly what: string
+  readonly ended: Promise<{ readonly result: Result } | { readonly error: unknown }>
+  readonly stop: () => void
+}
+
+export interface Handles {
+  /** How long a call may stay with its request. */
+  readonly afterMs: number
+  /** Keeps a call. Returns undefined if there are too many. */
+  keep(caller: string, what: string, ended: Promise<Result>, cancel: () => void): string | undefined
+  /** Waits for the end of a call. */
+  status(
+    id: string,
+    caller: string,
+  ): Promise<{ readonly result: Result } | { readonly error: unknown } | 'open' | 'unknown'>
+  close(): void
+}
+
+export const HANDLE_TOOL = 'task_status'
+
+const MAX_HANDLES = 100
+const LIFE_MS = 3_600_000
+/** Hosts end a call after 60 s. */
+const AFTER_MS = 50_000
+
+export function createHandles(clock: Clock): Handles {
+  const handles = new Map<string, Handle>()
+  const cancels = new Map<string, () => void>()
+  return {
+    afterMs: AFTER_MS,
+    keep(caller, what, ended, cancel) {
+      if (handles.size >= MAX_HANDLES) return undefined
+      const id = randomBytes(9).toString('base64url')
+      const forget = (): void => {
+        handles.delete(id)
+        cancels.delete(id)
+      }
+      const stop = clock.after(LIFE_MS, () => {
+        cancel()
+        forget()
+      })
+      const outcome = ended.then(
+        (result) => ({ result }),
+        (error: unknown) => ({ error }),
+      )
+      handles.set(id, { caller, what, ended: outcome, stop })
+      cancels.set(id, cancel)
+      return id
+    },
+    async status(id, caller) {
+      const handle = handles.get(id)
+      if (handle === undefined || handle.caller !== caller) return 'unknown'
+      let stop = (): void => {}
+      const late = new Promise<'open'>((resolve) => {
+        stop = clock.after(AFTER_MS, () => resolve('open'))
+      })
+      const ended = await Promise.race([handle.ended, late]).finally(() => stop())
+      return ended
+    },
+    close() {
+      for (const { stop } of handles.values()) stop()
+      for (const cancel of cancels.values()) cancel()
+      handles.clear()
+      cancels.clear()
+    },
+  }
+}
+
+/** The result that a host gets in place of the call's own. */
+export function handleResult(id: string, upstream: string, count: number, structured = false): Result {
+  const text =
+    `The call is not finished: "${upstream}" asked the user a question, which is open on the user's screen. ` +
+    `Tell the user to answer it there. Then call ${HANDLE_TOOL} with { "id": "${id}", "count": ${count} } for the result. Do not repeat the call itself.`
+  // A result without an error would have to fit the tool's output schema.
+  return { content: [{ type: 'text', text }], ...(structured && { isError: true }) }
+}
