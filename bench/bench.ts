@@ -15,7 +15,7 @@ export interface Settings {
 
 export interface Table {
   readonly title: string
-  /** Where the table is in docs/reference/performance.md: between the comments `<!-- MARK -->` and `<!-- /MARK -->`. */
+  /** The place of the table in docs/reference/performance.md: between the comments `<!-- MARK -->` and `<!-- /MARK -->`. */
   readonly mark?: string
   readonly columns: readonly string[]
   readonly rows: readonly (readonly string[])[]
@@ -23,7 +23,7 @@ export interface Table {
 
 export interface Report {
   readonly tables: readonly Table[]
-  /** The same with every figure, for `--json`. */
+  /** The table with every figure, for `--json`. */
   readonly data: unknown
 }
 

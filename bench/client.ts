@@ -1,4 +1,4 @@
-/** What a call costs its client: ours, the official one, and raw `fetch` sending the same legs to the same server. */
+/** The cost of a call for its client: ours, the official one, and raw `fetch` sending the same legs to the same server. */
 
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'

@@ -1,5 +1,5 @@
 /**
- * What one request costs a server: a plain call, a first leg that asks, a second leg that completes, with 1, 20 and 100
+ * The cost of one request for a server: a plain call, a first leg that asks, a second leg that completes, with 1, 20 and 100
  * tools registered.
  *
  * Rondo, the official server and a bare one each run in a process of their own; so does the build of another checkout, if there
@@ -28,7 +28,7 @@ import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
-/** What the log costs. The first is the control: it should add nothing. */
+/** The cost of the log. The first is the control: it should add nothing. */
 const FINE_FORMS: readonly FormName[] = ['rondo-plain', 'rondo-log', 'rondo-log-pipe']
 /** Spans and access tokens as well. */
 const FORMS: readonly FormName[] = [...FINE_FORMS, 'rondo-spans', 'rondo-oauth']
@@ -160,7 +160,7 @@ function toReport(figures: Figures, effort: Effort): Report {
   return { tables, data: { effort, ...figures } }
 }
 
-/** What is aimed at: `most` or `least`, in which unit, and what was measured. */
+/** An aim: `most` or `least`, in which unit, and what was measured. */
 interface Aim {
   readonly what: string
   readonly found: number

@@ -1,5 +1,5 @@
 /**
- * What the instances of a fleet cost each other: messages through the bus of each store, how late a lone one arrives, what is
+ * The cost of the instances of a fleet for each other: messages through the bus of each store, how late a lone one arrives, what is
  * left of a flood, and what a request of an older session costs, whose record every instance reads first.
  *
  * The publisher and the listener have a handle of the store each, as two processes would, in one process: its clock times both.
@@ -47,11 +47,11 @@ interface BusFigures {
   readonly flood: Flood
 }
 
-/** What a listener gets of a flood. */
+/** The messages of a flood that a listener gets. */
 interface Flood {
   readonly published: number
   readonly received: number
-  /** How often it was told that messages were lost. */
+  /** The number of times that it was told that messages were lost. */
   readonly lost: number
   /** Ms from the first message to the end. */
   readonly ms: number

@@ -1,5 +1,5 @@
 /**
- * What `rondo/sdk` adds to a program that imports the official server anyway: CPU time of one fresh process after the other,
+ * The cost that `rondo/sdk` adds to a program that imports the official server anyway: CPU time of one fresh process after the other,
  * first for the import, then for what the first call would otherwise load.
  */
 

@@ -1,5 +1,5 @@
 /**
- * What tasks cost on SQLite and PostgreSQL: created and completed, parked and resumed, read, through the real engine
+ * The cost of tasks on SQLite and PostgreSQL: created and completed, parked and resumed, read, through the real engine
  * and store, compared with the same rows written by hand with the bare driver; by one process and by two.
  *
  * The subjects take turns, round by round. Commits are durable everywhere. What a hundred thousand parked tasks and
@@ -27,7 +27,7 @@ interface Effort {
   readonly ms: number
   readonly calls: number
   readonly parked: number
-  /** How long sleeping tasks wake at 1,000 a second, and how many others wake at one moment. */
+  /** The seconds for which sleeping tasks wake at 1,000 a second, and the number of others that wake at one moment. */
   readonly seconds: number
   readonly herd: number
   /** Lone tasks in a round, and such rounds. */
@@ -233,7 +233,7 @@ function rateTable(measured: readonly Measured[]): Table {
   }
 }
 
-/** How long one task takes while nothing else happens. */
+/** The time that one task takes while nothing else happens. */
 function loneTable(alone: readonly LoneFigures[]): Table {
   const rows = alone.flatMap(({ database, times }) =>
     LONE.flatMap((work) =>

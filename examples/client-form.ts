@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline/promises'
 import { connect, type FormHandler } from 'rondo/client'
 import { checkForm, type Field, type FieldProblem, readForm, startValues } from 'rondo/forms'
 
-/** What a user interface draws: who asks, the message, the fields, their values, and the problems found. */
+/** The data that a user interface draws: who asks, the message, the fields, their values, and the problems found. */
 export interface Drawn {
   readonly server: string
   readonly message: string

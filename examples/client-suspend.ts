@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { type Client, connect, type InputResponses, openPending, sealPending } from 'rondo/client'
 
-/** Where calls are stored while nobody is there to answer: a database, a file, a queue. */
+/** Stores calls while nobody is there to answer: a database, a file, a queue. */
 export interface Shelf {
   put(id: string, sealed: string): Promise<void>
   take(id: string): Promise<string>

@@ -1,4 +1,4 @@
-/** What an editor shows as the example of each exported value. They are compiled here, so they stay true. */
+/** The examples that an editor shows for each exported value. They are compiled here, so they stay true. */
 
 import { readFile } from 'node:fs/promises'
 import { describe, it } from 'node:test'

@@ -1,7 +1,7 @@
 import { createServer, EventExpired, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
-/** What leaves the shop: a request to pay, with the address of its hook, and a reminder. */
+/** Messages that leave the shop: a request to pay, with the address of its hook, and a reminder. */
 export type Send = (letter: { text: string; reference: string; idempotencyKey: string }) => Promise<void>
 
 /** Orders that wait three days for the payment, and remind the customer after the first. */

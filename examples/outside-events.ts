@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers'
 import { createServer, type Server, type ServerOptions } from 'rondo'
 import { z } from 'zod'
 
-/** What the payment service is told: what to charge, and where to report the payment. */
+/** The order for the payment service: the amount to charge, and the address to which it reports the payment. */
 export type Charge = (order: { item: string; reference: string; idempotencyKey: string }) => Promise<void>
 
 /** Orders that continue when the payment service has reported the payment, minutes or days later. */

@@ -43,7 +43,7 @@ async function start(): Promise<{ lines: string[]; mcp: string }> {
   return { lines: text.trim().split('\n'), mcp: /^MCP +(\S+)$/m.exec(text)?.[1] ?? '' }
 }
 
-/** What curl would do. */
+/** Sends a request as curl would. */
 async function run(command: string, mcp: string): Promise<Record<string, unknown>> {
   const headers = Array.from(
     command.matchAll(/-H '([^:]+): ([^']*)'/g),

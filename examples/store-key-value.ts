@@ -17,7 +17,7 @@ import {
 } from 'rondo/store'
 
 // #region database
-/** What the database can do. Transactions take effect one after the other, or not at all. */
+/** The operations of the database. Transactions take effect one after the other, or not at all. */
 export interface KeyValue {
   transaction<T>(body: (values: Values) => Promise<T>): Promise<T>
   close(): Promise<void>

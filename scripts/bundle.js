@@ -23,7 +23,7 @@ const THREADS = ['./dist/store/sqlite/thread-file.js']
 const OWN_PAGES = ['cli', 'restate', 'store-kit', 'gateway'].map((name) =>
   join('packages', name, 'README.md'),
 )
-/** Where the compiler has put the declarations of all packages. */
+/** The folder into which the compiler has put the declarations of all packages. */
 const TYPES = 'packages/.types'
 
 /** In browsers the client has `fetch` and no Node modules. */

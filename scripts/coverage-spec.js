@@ -22,7 +22,7 @@ const HELP = `Usage: npm run coverage:spec -- [options]
 
 "vitest run" writes the report for whatever it ran: run all tests first ("npm test" does).`
 
-/** How many ids each section has: A1 to A6, and so on. */
+/** The number of ids in each section: A1 to A6, and so on. */
 const SECTIONS = {
   A: 6,
   B: 21,
@@ -109,7 +109,7 @@ function judge(row, count) {
   return { mark: `done with ${tests}` }
 }
 
-/** What to print, and the problems found. */
+/** The text to print, and the problems found. */
 function compare(list, report) {
   const problems = [...list.problems]
   if (report.total === 0) problems.push('the report contains no test')

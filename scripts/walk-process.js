@@ -20,7 +20,7 @@ process.on('message', async ({ kind, id }) => {
   if (kind === 'call') {
     process.send(await call(id))
   } else if (kind === 'start') {
-    // What the last call left to do must not be counted.
+    // Work that the last call left to do must not be counted.
     for (let i = 0; i < 3; i++) await new Promise((resolve) => setImmediate(resolve))
     globalThis.__enter = (name) => {
       if (entered.at(-1) !== name) entered.push(name)

@@ -39,7 +39,7 @@ const HELP = `Usage: npm run walk -- [options]
   --update                          write the table of the token carrier, and the sums of all, into ARCHITECTURE.md
   --help                            this text`
 
-/** What a reader opens, in this order; everything else on the path is a leaf. */
+/** The files that a reader opens, in this order; everything else on the path is a leaf. */
 const SPINE = [
   'serve/http/node.ts',
   'serve/http/exchange.ts',
@@ -58,7 +58,7 @@ interface WalkedFile {
   readonly path: string
   readonly lines: number
   readonly executedLines: number
-  /** How often the call entered this file from another one, after the first time. */
+  /** The number of times that the call entered this file from another one, after the first time. */
   readonly reentries: number
   readonly spine: boolean
 }
@@ -280,7 +280,7 @@ function executedLines(folder: string, coverage: readonly ScriptCoverage[]): Map
       }
       offset += line.length + 1
     })
-    // What runs when a module is loaded was counted before the call began, so only functions are left here.
+    // Code that runs when a module is loaded was counted before the call began, so only functions are left here.
     if (lines.size > 0) counts.set(sourcePath(folder, file), lines.size)
   }
   return counts

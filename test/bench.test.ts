@@ -116,7 +116,7 @@ describe('the figures of the bench', () => {
 
 describe('the bench of sleeping tasks', () => {
   const seconds = 10
-  /** How late tasks are that are due one per millisecond, if one takes `ms` of a worker that can do one at a time. */
+  /** The delays of tasks that are due one per millisecond, if one takes `ms` of a worker that can do one at a time. */
   const latenessAt = (ms: number) =>
     Array.from({ length: seconds * 1000 }, (_, i) => 20 + i * Math.max(0, ms - 1))
 

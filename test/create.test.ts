@@ -99,7 +99,7 @@ describe('the project that it creates', () => {
   })
 
   const start = async (script: 'start' | 'dev', more: Record<string, string> = {}) => {
-    // What the script runs, without npm and the shell between this process and the server.
+    // Runs the command of the script without npm and the shell between this process and the server.
     const { scripts } = JSON.parse(readFileSync(join(project, 'package.json'), 'utf8'))
     const [program = '', ...args] = (scripts[script] as string).split(' ')
     const path = program === 'node' ? [] : [join(project, 'node_modules/.bin', program)]

@@ -24,7 +24,7 @@ import { readRepository } from './support/repository.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'rondo-dist-'))
 const project = join(scratch, 'project')
-/** What is installed together: all packages but the one that creates projects. */
+/** The packages that are installed together: all but the one that creates projects. */
 const PACKAGES = ['rondo', 'cli', 'restate', 'store-kit', 'gateway']
 const tarballs = new Map<string, string>()
 const packed = { tarball: '', files: [] as string[] }
@@ -466,7 +466,7 @@ describe('the linters for packages', () => {
       ...['--exclude-entrypoints', 'internal'],
     ])
 
-  /** The same package, but its main types file does not exist. */
+  /** The packed package, but its main types file does not exist. */
   const packBroken = (): string => {
     const folder = join(scratch, 'broken')
     cpSync(join(project, 'node_modules/rondo'), folder, { recursive: true })

@@ -109,7 +109,7 @@ describe('the values that an entry exports', () => {
 
 describe('the types in public signatures', () => {
   /**
-   * Those who write a store import its types from `rondo/store`, those who write an extension from `rondo/extension`, those who
+   * Authors of a store import its types from `rondo/store`, those of an extension from `rondo/extension`, those who
    * write an observer from `rondo/otel`. The
    * client and the forms run in a browser, where the others do not.
    */

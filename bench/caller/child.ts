@@ -31,7 +31,7 @@ async function official(url: string, name: string): Promise<Call> {
   return async () => textOf(await client.callTool({ name, arguments: {} }))
 }
 
-/** The same legs with only `fetch` and JSON. */
+/** Sends the legs with only `fetch` and JSON. */
 async function raw(url: string, name: string): Promise<Call> {
   const _meta = {
     'io.modelcontextprotocol/protocolVersion': VERSION,

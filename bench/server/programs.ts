@@ -32,7 +32,7 @@ export const startReadme: StartServer = async () => {
   return { url: new URL(printed.join().replace('Serving ', '')), close: async () => {} }
 }
 
-/** The same with its schema in the handler. */
+/** The README's program, with its schema in the handler. */
 export const startReadmeInline: StartServer = () => {
   const bugs = new Map<number, string>()
   const server = createServer({ name: 'tracker', version: '1.0.0', keys: OPTIONS.keys })
@@ -54,7 +54,7 @@ export const startReadmeInline: StartServer = () => {
 /** The program that the guide's clients call. */
 export const startRules: StartServer = () => listen(workItems(new Map(), OPTIONS))
 
-/** What a duplicate takes of it, with its schemas in the handler. */
+/** The part of that program that handles a duplicate, with its schemas in the handler. */
 export const startRulesInline: StartServer = () => {
   const items = new Map<number, WorkItem>()
   const server = createServer({ name: 'work-items', version: '1.0.0', ...OPTIONS })

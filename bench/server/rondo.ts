@@ -14,7 +14,7 @@ import type { Started, StartServer } from './start.ts'
 
 export const start: StartServer = (tools) => startWith(tools, {}, 'never')
 
-/** The same tools, as tasks if there is a store and the client supports tasks. */
+/** The tools as tasks, if there is a store and the client supports tasks. */
 export async function startWith(
   tools: number,
   options: Partial<ServerOptions>,

@@ -27,7 +27,7 @@ export interface Usage {
 export interface ServerProcess<Name = ServerName> {
   readonly name: Name
   readonly url: URL
-  /** What requests have to send as a bearer token. */
+  /** The bearer token that requests have to send. */
   readonly token?: string
   /** A server without what is measured, in the same process. */
   readonly plain?: URL
@@ -56,7 +56,7 @@ interface SpawnOptions {
   readonly plainLast?: boolean
 }
 
-/** Where the log goes: a file, as under many supervisors, or a pipe that another process reads, as in containers. */
+/** The destination of the log: a file, as under many supervisors, or a pipe that another process reads, as in containers. */
 const ERRORS: Readonly<Record<string, 'ignore' | 'file' | 'pipe'>> = {
   'rondo-log': 'file',
   'rondo-log-pipe': 'pipe',
@@ -80,7 +80,7 @@ function openErrors(name: string): { readonly errors: number | 'ignore' | 'inher
     errors,
     opened() {
       closeSync(errors)
-      // Who has it open keeps it.
+      // A process that has the file open keeps it.
       rmSync(folder, { recursive: true })
     },
   }

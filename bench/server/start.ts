@@ -1,7 +1,7 @@
 /** A server under test, which listens on a free loopback port. */
 export interface Started {
   readonly url: URL
-  /** What requests have to send as a bearer token. */
+  /** The bearer token that requests have to send. */
   readonly token?: string
   /** A server without the options that are measured, in the same process. */
   readonly plain?: URL

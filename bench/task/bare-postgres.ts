@@ -1,5 +1,5 @@
 /**
- * The same rows in the same tables of PostgreSQL, written by hand with the bare driver: a statement and a commit for every
+ * The rows of the engine in the same tables of PostgreSQL, written by hand with the bare driver: a statement and a commit for every
  * change, from as many concurrent clients, or one statement for the changes of as many tasks.
  */
 

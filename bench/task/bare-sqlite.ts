@@ -1,5 +1,5 @@
 /**
- * The same rows in the same tables, written by hand with the bare driver: one commit for every change, or one for the
+ * The rows of the engine in the same tables, written by hand with the bare driver: one commit for every change, or one for the
  * changes of as many tasks as there are clients. No claims, no fences, no guarantees: an upper bound, not a competitor.
  */
 

@@ -10,11 +10,11 @@ export type ToChild =
   | { readonly kind: 'lone'; readonly work: Lone; readonly count: number }
   | { readonly kind: 'settle' }
 
-/** What a child sends when it is ready, and after each instruction. */
+/** The message that a child sends when it is ready, and after each instruction. */
 export interface FromChild {
   readonly kind: 'done'
   readonly done?: Done
-  /** How many ms each lone task took. */
+  /** The time that each lone task took, in ms. */
   readonly times?: readonly number[]
 }
 

@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto'
 import { createTaskId, type NewTask, type TaskOwner } from '../../packages/rondo/src/store/task-engine.ts'
 import { ENDED_BYTES } from '../../packages/rondo/src/store/task-store.ts'
 
-/** The same in every process. */
+/** Returns pseudo-random text that is the same in every process. */
 function text(name: string, length: number): string {
   const digest = (_: unknown, i: number) => createHash('sha256').update(`${name} ${i}`).digest('base64url')
   return Array.from({ length: Math.ceil(length / 43) }, digest)
@@ -16,7 +16,7 @@ const HEAD = text('head', 1_000)
 export const QUESTION: string = text('question', 700)
 export const ANSWER: string = text('answer', 500)
 export const RESULT: string = text('result', 500)
-/** What a task with this result counts as, among the ended ones of its owner. */
+/** The size that a task with this result has among the ended ones of its owner. */
 export const RESULT_BYTES: number = RESULT.length + ENDED_BYTES
 export const KEY = 'resolution'
 

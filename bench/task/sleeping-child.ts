@@ -11,7 +11,7 @@ import { openStore, settle } from './rondo.ts'
 import { newTask, RESULT, TTL_MS } from './row.ts'
 import { AT_ONCE, type StoreAddress } from './subject.ts'
 
-/** How late tasks woke that were due at a rate, ms, in the order in which they were due. */
+/** The delays in ms with which tasks woke that were due at a rate, in the order in which they were due. */
 export interface Woken {
   readonly rate: number
   readonly late: readonly number[]

@@ -15,7 +15,7 @@ export interface SleepFigures extends SleepCost {
   readonly database: string
 }
 
-/** How many sleep, for how many seconds others wake at 1,000 a second, and how many wake at one moment. */
+/** The number of sleeping tasks, the seconds for which others wake at 1,000 a second, and the number that wake at one moment. */
 export interface SleepEffort {
   readonly parked: number
   readonly seconds: number

@@ -9,9 +9,9 @@ import type { EngineAddress, Lone, SubjectName, Work } from './subject.ts'
 
 export interface Crew {
   readonly name: SubjectName
-  /** How often all of them together did the work in a second. */
+  /** The rate at which all of them together did the work, per second. */
   rate(work: Work, ms: number): Promise<number>
-  /** How many ms the first of them took for each of `count` tasks, one after the other. */
+  /** The time that the first of them took for each of `count` tasks, one after the other, in ms. */
   lone(work: Lone, count: number): Promise<readonly number[]>
   stop(): Promise<void>
 }

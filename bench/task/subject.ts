@@ -1,4 +1,4 @@
-/** What is measured on a database of its own, by one or several processes: the engine, or rows written by hand. */
+/** The subject of a measurement, on a database of its own, by one or several processes: the engine, or rows written by hand. */
 
 export type StoreAddress =
   | { readonly kind: 'sqlite'; readonly file: string }
@@ -64,7 +64,7 @@ export async function repeatFor(ms: number, once: () => Promise<number> | number
   return { count, ms: elapsed }
 }
 
-/** The same by many at once. */
+/** Like `repeatFor`, with many loops at once. */
 export async function repeatTogether(ms: number, once: () => Promise<number>): Promise<Done> {
   const all = await Promise.all(Array.from({ length: AT_ONCE }, () => repeatFor(ms, once)))
   return { count: all.reduce((sum, { count }) => sum + count, 0), ms: Math.max(...all.map((one) => one.ms)) }

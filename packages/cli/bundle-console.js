@@ -14,7 +14,7 @@ export async function buildPage() {
   return (await bundlePage()).files
 }
 
-/** The same, with what was built from what. */
+/** Bundles the page, and returns its files together with the sources that each was built from. */
 export async function bundlePage() {
   const { outputFiles, metafile } = await build({
     entryPoints: [

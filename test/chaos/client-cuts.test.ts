@@ -55,7 +55,7 @@ function readPending(home: string) {
   return parsePending((JSON.parse(readFileSync(join(pending, name), 'utf8')) as { pending: unknown }).pending)
 }
 
-/** What another process has to do next to continue. */
+/** The next thing that another process has to do to continue. */
 function nextWords(home: string, order: number, server: string): string[] {
   const pending = readPending(home)
   if (pending === undefined) return ['call', server, 'order', `order=${order}`]
@@ -112,7 +112,7 @@ async function callThrough(order: number, typical: number): Promise<Through> {
   throw new Error(`order ${order} was lost`)
 }
 
-/** How long a process takes that is not killed. */
+/** The time that a process takes that is not killed. */
 async function measure(): Promise<number> {
   const began = performance.now()
   await run(

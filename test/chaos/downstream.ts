@@ -9,7 +9,7 @@ export interface Downstream {
   readonly url: string
   /** Requests received, applied or not. */
   readonly attempts: number
-  /** What was applied to an order: one key is once, two keys are twice. */
+  /** The keys that were applied to an order: one key is once, two keys are twice. */
   applied(order: number, effect: string): number
   close(): Promise<void>
 }

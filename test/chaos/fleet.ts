@@ -6,12 +6,12 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 
 export interface Fleet {
-  /** Where requests may go; the list is updated in place. */
+  /** The addresses that requests may go to; the list is updated in place. */
   readonly targets: URL[]
   /** Kills one instance with kill -9, and starts another in its place. */
   kill(index: number): Promise<void>
   /**
-   * The same for the next instance in turn that is up, without waiting for the one that takes its place. Does nothing if
+   * Like `kill`, for the next instance in turn that is up, without waiting for the one that takes its place. Does nothing if
    * fewer than two are up. Returns false then.
    */
   strike(): boolean

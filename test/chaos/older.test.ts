@@ -30,7 +30,7 @@ const LONG = process.env.RONDO_LONG !== undefined
 const CALLS = LONG ? 500 : 12
 const CLIENTS = LONG ? 10 : 6
 const KILL_MS = LONG ? 1_000 : 700
-/** How long a person takes to answer, at most. */
+/** The longest time that a person takes to answer. */
 const THINK_MS = LONG ? 400 : 250
 const PLACE = 'Ulm'
 /** The first one before anything is asked, the second at the end. */
@@ -40,7 +40,7 @@ interface Plan {
   /** The orders to call with. */
   readonly orders: readonly number[]
   readonly clients: number
-  /** How often an instance is killed; 0 for never. */
+  /** The interval at which an instance is killed; 0 for never. */
   readonly killMs?: number
   /** Kills the instance that has a call as soon as its client has read the first question, before it answers. */
   readonly killHolders?: boolean
@@ -62,7 +62,7 @@ interface Outcome {
   readonly seconds: number
 }
 
-/** What a run counts. */
+/** The counts of one run. */
 interface Tally {
   readonly lost: string[]
   readonly asked: Map<string, number>

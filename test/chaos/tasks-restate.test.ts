@@ -140,7 +140,7 @@ describeRestate('tasks on Restate', () => {
       { steps: 3, stepMs: 5, sleepAt: 2 },
       { steps: 3, stepMs: 20 },
     ]
-    /** The same id again creates the same task. */
+    /** Repeats a request until it is acknowledged: the same id creates the same task. */
     const surely = (make: () => Promise<unknown>) =>
       until(
         'an acknowledgement',

@@ -154,7 +154,7 @@ const command = (script: string): string[] => [
   resolve(script),
 ]
 const ASK = ['--tool', 'ask']
-/** What an official codec and a plain envelope really allow: to be read, and to be spelt in another way. */
+/** An official codec and a plain envelope really allow this: to be read, and to be spelt in another way. */
 const OPEN = ['warn state-readable', 'warn state-spelling']
 
 const CORRECT: Record<string, { words: () => Promise<string[]> | string[]; faults: string[] }> = {

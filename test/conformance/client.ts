@@ -107,7 +107,7 @@ async function oauthOptions(url: string, context: Readonly<Record<string, unknow
   return { ...common, client, ...(machine && { grant: 'client_credentials' }) }
 }
 
-/** Where the credentials of a scenario are valid, if it does not say so. */
+/** The issuer at which the credentials of a scenario are valid, if it does not say so. */
 async function issuerOf(url: string): Promise<string> {
   const { origin, pathname } = new URL(url)
   const response = await fetch(`${origin}/.well-known/oauth-protected-resource${pathname}`)

@@ -121,7 +121,7 @@ it('replays a call with a lost reply, one that was declined, and tasks on the cl
   const officials = await exportAll(official, ['book', 'report'])
   expect(officials[0]).toContain('return createMcpHandler(served)')
   expect(officials[0]).toContain('call.loseReply(')
-  // The same flow of a file that exports the server and not the function that builds it.
+  // This file exports the server and not the function that builds it; the flow is the same.
   const [flow] = await flowsOf(official)
   const itself = { exported: { name: 'default', isFunction: false }, isOfficial: true }
   const fromItself = flow ? toTest(flow, 'itself.mjs', itself) : ''

@@ -543,7 +543,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
   })
 
   describe('with the keyboard alone', () => {
-    /** What has the focus, and whether one sees that it has it. */
+    /** The element that has the focus, and whether its focus is visible. */
     const FOCUS = `(() => {
       const at = document.activeElement
       const { top, bottom } = at.getBoundingClientRect()

@@ -43,7 +43,7 @@ describe.skipIf(!HAS_BROWSER || !process.env.RONDO_LONG)('the page of the exampl
 
   it('paints soon on loopback', async () => {
     const { page } = browser
-    // What the browser itself takes: a page without script and style.
+    // The memory of the browser itself: a page without script and style.
     const plain = createServer((_req, res) => void res.end('<!doctype html><p>Nothing'))
     plain.listen(0, '127.0.0.1')
     await once(plain, 'listening')

@@ -51,7 +51,7 @@ it('T27 I3 J2 an instance that announces far too much reaches the others in boun
   instances[0]?.server.updated('test://watched')
   const updates = () => kinds(stream).filter((kind) => kind === 'notifications/resources/updated')
   await until('the update', () => updates().length > 0)
-  // What was lost counts as changed, at most once a second; the thirty thousand others are not announced.
+  // Lost changes are announced as a gap, at most once a second; the thirty thousand others are not announced.
   expect(kinds(stream).length).toBeLessThan(100)
 })
 
@@ -136,7 +136,7 @@ it('J2 the own stream of a session is resumed at another instance, and everythin
   const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
   expect(resumed.status).toBe(200)
   read(resumed)
-  // What the first instance said may still be on its way here, so a kind may come twice.
+  // A change that the first instance announced may still be on its way here, so a kind may come twice.
   await until('all of them', () => new Set(kinds(resumed)).size >= 4)
   expect([...new Set(kinds(resumed))].sort()).toEqual([
     'notifications/prompts/list_changed',

@@ -49,7 +49,7 @@ interface Pair {
   readonly effects: Effects
   /** Stops the first instance as SIGTERM does: when it has closed, its process is gone. */
   stop(): Promise<void>
-  /** How many streams were resumed. */
+  /** The number of streams that were resumed. */
   resumed(): number
   /** Sends a request to the first instance, and to its replacement if the first does not take it. */
   send(request: Request): Promise<Response>

@@ -204,7 +204,7 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     route(1)
     const resumed = await client.get({ 'last-event-id': stream.ids.at(-1) ?? '' })
     expect(resumed.status).toBe(200)
-    // Where the call was before, an answer still reaches it.
+    // The instance that had the call before still passes an answer on to it.
     route(0)
     await client.respond(id, ADA)
     expect(await responseOf(resumed, 5)).toMatchObject({ result: { content: [{ text: 'Hello Ada' }] } })

@@ -14,7 +14,7 @@ const YES = { action: 'accept', content: { sure: 'yes' } } as const
 
 interface Counted {
   readonly url: string
-  /** How often the tool began, and how often it did its work. */
+  /** The number of times that the tool began, and that it did its work. */
   readonly seen: { began: number; ordered: number }
   readonly headers: IncomingHttpHeaders[]
   stop(): void

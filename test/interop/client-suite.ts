@@ -1,5 +1,5 @@
 /**
- * What our client must do with any server, over any transport: a plain call, one question, three rounds, parallel
+ * The suite for our client with any server, over any transport: a plain call, one question, three rounds, parallel
  * questions, a no, a URL, rounds with state alone, a prompt, a resource, a call handed over as JSON. The servers of
  * `test/support/official-server.ts` and `test/support/own-server.ts` have the tools for it.
  */

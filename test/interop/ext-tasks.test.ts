@@ -44,7 +44,7 @@ function declare(server: Server): void {
   )
 }
 
-/** What the package leaves to its host: one request as it is, one response as it comes. */
+/** The transport that the package leaves to its host: one request as it is, one response as it comes. */
 function dispatchTo(url: URL, sent: string[]): RawClientDispatch {
   let id = 0
   return async (request, { signal, context } = {}) => {

@@ -1,5 +1,5 @@
 /**
- * What our client must do with a server of an older era, or with one that is held to it: the same handlers as for rounds
+ * The suite for our client with a server of an older era, or with one that is held to it: the same handlers as for rounds
  * answer what the server pushes. Questions have no names there, so the script goes by their words.
  */
 

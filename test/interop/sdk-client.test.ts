@@ -1,4 +1,4 @@
-/** What official clients notice of the mount besides the answers: progress, logs, cancelling, and not being askable. */
+/** The effects of the mount that official clients notice besides the answers: progress, logs, cancelling, and not being askable. */
 
 import { randomUUID } from 'node:crypto'
 import { Client, type ClientOptions, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'

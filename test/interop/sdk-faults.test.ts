@@ -1,5 +1,5 @@
 /**
- * What goes wrong with rounds written by hand in the official package, each beside the same tool with `rondo/sdk`. The
+ * Faults of rounds written by hand in the official package, each beside the same tool with `rondo/sdk`. The
  * left side of every pair is written the way the package's own documentation writes it.
  */
 

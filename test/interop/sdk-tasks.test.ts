@@ -37,7 +37,7 @@ function makeRondo(options: Partial<RondoOptions> = {}): Rondo {
 type Register = (server: McpServer) => void
 type Callback = (ctx: ServerContext) => Promise<CallToolResult | InputRequiredResult>
 
-/** What `register` declares, on a server with tasks; a new server is built for each request. */
+/** The tools that `register` declares, on a server with tasks; a new server is built for each request. */
 function serve(rondo: Rondo, register: Register, prepare: (server: McpServer) => McpServer = rondo.tasks) {
   return createMcpHandler(() => {
     const server = prepare(new McpServer({ name: 'tasks', version: '1.0.0' }))

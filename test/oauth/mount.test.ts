@@ -58,7 +58,7 @@ function open() {
         authInfo: { token: 'x', clientId: 'desk', scopes, resource: RESOURCE, extra },
       }),
   })
-  /** The same with enough scope, for a caller who differs in something. */
+  /** A call with enough scope, for a caller who differs in something. */
   const asOther = ({ clientId = 'desk', ...claims }: Record<string, string>) => ({
     fetch: (sent: Request) =>
       handler.fetch(sent, {

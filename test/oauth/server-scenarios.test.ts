@@ -1,5 +1,5 @@
 /**
- * What the official suite asks of a protected server, rebuilt from the description of its unpublished scenarios: audience
+ * The requirements of the official suite for a protected server, rebuilt from the description of its unpublished scenarios: audience
  * validation (six checks), and scope challenges with a token of low and one of full scope over four primitives. And the same
  * for clients of earlier eras.
  */

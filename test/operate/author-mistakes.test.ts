@@ -1,4 +1,4 @@
-/** What an author reads after a mistake: the tool, the place and the way out. */
+/** Messages that an author reads after a mistake: the tool, the place and the way out. */
 
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
 import { type BenchOptions, createBench } from 'rondo/testing'

@@ -1,4 +1,4 @@
-/** Which lines are in the log of a process that was killed, that exits, or whose log nobody reads any more. */
+/** The lines in the log of a process that was killed, that exits, or whose log nobody reads any more. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'

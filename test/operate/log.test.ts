@@ -1,4 +1,4 @@
-/** What an operator reads: every line has its place, and each thing that an operator must know has a line. */
+/** The log as an operator reads it: every line has its place, and each thing that an operator must know has a line. */
 
 import { createServer as createHttpServer, request as httpRequest } from 'node:http'
 import type { AddressInfo } from 'node:net'

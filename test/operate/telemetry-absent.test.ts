@@ -13,7 +13,7 @@ async function run(observed: boolean): Promise<ReadonlySet<string>> {
   return new Set(functions)
 }
 
-/** Those of `carry/report.ts` and `protocol/observer.ts` that only telemetry needs. */
+/** The functions of `carry/report.ts` and `protocol/observer.ts` that only telemetry needs. */
 const TELEMETRY = [
   'observeRound',
   'roundOperation',

@@ -31,7 +31,7 @@ function start(options: Partial<ServerOptions> = {}): Server {
 
 type Labels = Readonly<Record<string, unknown>>
 
-/** How often a metric was recorded, or what it counted, by some of its labels. */
+/** The number of times that a metric was recorded, or its sum, by some of its labels. */
 async function read(metric: string, ...names: string[]): Promise<[...unknown[]][]> {
   const found = (await telemetry.metrics()).filter(({ name }) => name === metric)
   return found

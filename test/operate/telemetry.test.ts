@@ -318,7 +318,7 @@ describe('a client', () => {
   const questions = (): readonly ReadableSpan[] =>
     telemetry.spans().filter(({ name }) => name === 'elicitation/create')
   const within = trace.getTracer('handler')
-  /** What a handler does is part of the question's span. */
+  /** The spans of a handler's own work are part of the question's span. */
   const answers = {
     async elicitation() {
       within.startSpan('ask a person').end()

@@ -1,4 +1,4 @@
-/** What is specific to the wire format of `DRAFT-2026-v1`, and how it is negotiated. */
+/** The wire format of `DRAFT-2026-v1`, where it differs, and its negotiation. */
 
 import { describe, expect, it } from 'vitest'
 import { declaring, postDraft } from '../support/draft-client.ts'

@@ -7,7 +7,7 @@ import { createWorld, type Scenario, scenarios, type World } from './scenario.ts
 
 const CAPABILITIES = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} }
 const VERSIONS = ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05']
-/** The same seed for every flow, so that keys can be compared across carriers. */
+/** Every flow has the same seed, so that keys can be compared across carriers. */
 const randomId = () => 'the-same-for-every-flow'
 const keys = generateKey('scenarios')
 

@@ -1,5 +1,5 @@
 /**
- * What a client receives round by round: the wire types (A), which questions are asked when (B), and where a flow ends
+ * The messages that a client receives round by round: the wire types (A), which questions are asked when (B), and where a flow ends
  * (R9). Each round reaches another instance.
  */
 

@@ -30,7 +30,7 @@ export interface Scenario {
   /** Names of the effects that run. */
   readonly effects: readonly string[]
   declare(server: Server, world: World): void
-  /** The same without what only a task can do: the reference for effect keys. */
+  /** The scenario without the parts that only a task can do: the reference for effect keys. */
   rounds?(server: Server, world: World): void
 }
 
@@ -47,7 +47,7 @@ function touch(world: World, name: string): (info: { key: string }) => string {
   }
 }
 
-/** What only a task can do. */
+/** The parts that only a task can do. */
 export const taskScenarios: readonly Scenario[] = [
   {
     name: 'an event that is there before the handler waits for it, and a second that is told so',

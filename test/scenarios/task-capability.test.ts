@@ -38,7 +38,7 @@ function make(): Server {
 const SENTENCE = (names: string): string =>
   `The task waits for input that needs ${names}, which this request does not declare.`
 
-/** Which questions are shown for which capabilities, and what the others are told to declare. */
+/** The questions that are shown for each capability, and the capability that the refusal of the others names. */
 const CASES = [
   ['both', BOTH, ['name', 'page'], undefined],
   ['forms alone', FORM, ['name'], 'elicitation.url'],

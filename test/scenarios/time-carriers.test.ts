@@ -27,7 +27,7 @@ const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms))
 
 interface Timing {
   readonly within: number
-  /** How long after it was asked the answer comes. */
+  /** The time between a question and its answer. */
   readonly after: number
 }
 

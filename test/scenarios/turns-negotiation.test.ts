@@ -1,4 +1,4 @@
-/** Which clients are asked in turns, and what happens for clients that do not echo states. */
+/** The clients that are asked in turns, and the behaviour for clients that do not echo states. */
 
 import type { ServerOptions } from 'rondo'
 import { describe, expect, it } from 'vitest'

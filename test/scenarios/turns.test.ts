@@ -9,7 +9,7 @@ import { effectsUnderToken } from './effects-under-token.ts'
 import { createWorld, type Scenario, scenarios, type World } from './scenario.ts'
 
 const URL = 'http://127.0.0.1/mcp'
-/** The same seed for every flow, so that keys can be compared across carriers. */
+/** Every flow has the same seed, so that keys can be compared across carriers. */
 const randomId = () => 'the-same-for-every-flow'
 
 interface Setup {

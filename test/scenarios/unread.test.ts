@@ -25,7 +25,7 @@ interface World {
 
 interface Setup extends World {
   readonly dev: boolean
-  /** Whether the handler awaits its confirmation. */
+  /** True if the handler awaits its confirmation. */
   readonly awaits: boolean
 }
 

@@ -153,7 +153,7 @@ const settles = (run: () => Promise<unknown>): Promise<boolean> =>
     () => false,
   )
 
-/** What may happen with a public host alone. */
+/** The requests that only a public host may get. */
 const NAMED_BY_A_STRANGER: Readonly<Record<string, (host: string) => boolean | Promise<boolean>>> = {
   isPublic,
   async 'the keys of an issuer'(host) {
@@ -183,7 +183,7 @@ const NAMED_BY_A_STRANGER: Readonly<Record<string, (host: string) => boolean | P
   },
 }
 
-/** What may happen with a host of this machine alone. */
+/** The requests that only a host of this machine may get. */
 const OF_THIS_MACHINE: Readonly<Record<string, (host: string) => boolean | Promise<boolean>>> = {
   isLoopback,
   'a resource without https': (host) =>
@@ -218,7 +218,7 @@ const OF_THIS_MACHINE: Readonly<Record<string, (host: string) => boolean | Promi
   },
 }
 
-/** What compares names as they are written. */
+/** The functions that compare names as they are written. */
 const AS_WRITTEN: Readonly<Record<string, (host: string) => boolean>> = {
   'a Host without a list': (host) => createAllowList({}).host(`${host}:3000`),
   'an Origin without a list': (host) => createAllowList({}).origin(`http://${host}:3000`),

@@ -109,11 +109,11 @@ const looseJson: JwtChecks = { ...JWT_CHECKS, parse: (text) => JSON.parse(text) 
 interface BadToken {
   readonly what: string
   readonly token: string
-  /** What the log says. */
+  /** The reason in the log. */
   readonly log: RegExp
   /** The verification without the check that stops this token. */
   readonly weak: JwtChecks
-  /** What the issuer publishes. */
+  /** The documents that the issuer publishes. */
   readonly keys?: readonly object[]
 }
 

@@ -55,10 +55,10 @@ interface Scene {
   readonly told: string[]
 }
 
-/** What a weakened server records: the real telemetry and the real log, fed with what a call carries. */
+/** The records of a weakened server: the real telemetry and the real log, fed with the content of a call. */
 interface Leak {
   readonly telemetry: Required<Observer>
-  /** What the call carried so far. */
+  /** The content of the call so far. */
   readonly seen: Set<string>
 }
 

@@ -9,7 +9,7 @@ import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 
-/** What surrounds the arguments in a message, and an answer in one, counts too. */
+/** The levels that surround the arguments, or an answer, in a message count too. */
 const LEVELS = 500
 
 const deep = (levels: number): unknown => {

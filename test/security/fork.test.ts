@@ -51,7 +51,7 @@ function openShop({ keyOf = ours, once = false }: Shop) {
   return { bench, provider, shipped }
 }
 
-/** The same state, with one answer and then with another. */
+/** Sends one state twice, with one answer and then with another. */
 async function fork(bench: TestBench): Promise<void> {
   const call = bench.tool('order')
   await call.next()

@@ -209,7 +209,7 @@ describe('changes that nobody reads', () => {
     const large = ['a', 'b', 'c'].map((name) => updated(name.repeat(6_000_000)))
     expect(await unread(large)).toEqual(['gap'])
     expect(await unread(['a', 'b', 'c'].map(updated))).toEqual(['resource', 'resource', 'resource'])
-    // What replaces an unread change is not counted twice.
+    // A change that replaces an unread one is not counted twice.
     const same = Array(5).fill(updated('a'.repeat(6_000_000)))
     expect(await unread(same)).toEqual(['resource'])
   })

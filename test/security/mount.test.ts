@@ -248,7 +248,7 @@ const places: Place[] = [
 ]
 
 describe.each(places)('T25 $name', ({ method, params, build }) => {
-  /** How often the callback ran with a state that it believes was checked. */
+  /** The number of times that the callback ran with a state that it believes was checked. */
   async function attack(verify?: Verify) {
     let trusted = 0
     const trust: Trust = ({ mcpReq }) => {
@@ -354,7 +354,7 @@ describe("Rondo's states, on a server that checks its own", () => {
 describe('T1 a principal without a subject', () => {
   const nobodies = [{ subject: '' }, { subject: undefined }, { subject: 5 }, {}, [], 'alice']
 
-  /** What handlers see of the caller, in a call that ends at once and in one that asks. */
+  /** The caller as handlers see it, in a call that ends at once and in one that asks. */
   async function seenBy(principal: unknown) {
     const seen: unknown[] = []
     const events: LogEvent[] = []

@@ -21,7 +21,7 @@ const ring = ringOf('a')
 /** The length of the token that holds this text. */
 type Oracle = (chosen: string) => number
 
-/** What the server seals: its own secret, and an answer that the client chose. */
+/** The content that the server seals: its own secret, and an answer that the client chose. */
 function claimsWith(secret: string, chosen: string): Claims {
   return {
     ...sampleClaims,
@@ -52,7 +52,7 @@ function deflatingOracle(secret: string): Oracle {
   }
 }
 
-/** How many characters of the filler fit after the text before the token grows. */
+/** The number of characters of the filler that fit after the text before the token grows. */
 function roomAfter(oracle: Oracle, chosen: string, filler: string): number {
   const start = oracle(chosen)
   let [fits, grows] = [0, filler.length]

@@ -128,7 +128,7 @@ describe('calls in flight', () => {
       id: refused.id,
       error: { code: -32000, data: { retryAfterMs: 1000 } },
     })
-    // What weighs little is served meanwhile.
+    // Light messages are served meanwhile.
     expect((await send(url, 'echo')).status).toBe(200)
     gated.release()
     await Promise.all(running)

@@ -14,11 +14,11 @@ export interface AuthorizationServer {
   readonly issuer: string
   /** The requests so far, as `GET /jwks`. */
   readonly requests: readonly string[]
-  /** Who logs in next. A `login_hint` goes first. */
+  /** The person who logs in next. A `login_hint` goes first. */
   user: string
   /** The format of the access tokens that are issued from now on. Default: `jwt`. */
   format: 'jwt' | 'opaque'
-  /** How long access tokens live that are issued from now on, in seconds. Default: 600. */
+  /** The lifetime of access tokens that are issued from now on, in seconds. Default: 600. */
   accessTokenSeconds: number
   /** Documents that are served to the server under their URL: client id metadata documents. */
   readonly documents: Map<string, unknown>

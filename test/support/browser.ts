@@ -78,7 +78,7 @@ interface AxeResults {
 }
 
 /**
- * What axe finds on the page: the broken rules with their elements, and how many rules passed. `rules` names the only ones to
+ * The findings of axe on the page: the broken rules with their elements, and how many rules passed. `rules` names the only ones to
  * check; by default all are.
  */
 export async function runAxe(
@@ -98,7 +98,7 @@ export async function runAxe(
   }
 }
 
-/** What the page of the console gets in place of the events of its supervisor, until `stop`. */
+/** The events that the page of the console gets in place of those of its supervisor, until `stop`. */
 export async function serveEvents(
   page: Page,
   first: readonly ConsoleEvent[],

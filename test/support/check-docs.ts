@@ -238,7 +238,7 @@ function inheritedNames(files: Files, type: string, documented: readonly string[
   })
 }
 
-/** What follows `extends`: each parent, and for `Pick<Parent, Keys>` the type that lists the names. */
+/** The parents after `extends`, and for `Pick<Parent, Keys>` the type that lists the names. */
 function readParents(source: string, name: string): { parent: string; keys?: string }[] | undefined {
   const clause = new RegExp(`\\binterface ${name}\\b(?:<[^{]*>)?\\s+extends\\s+([^{]*)\\{`).exec(source)?.[1]
   const parents = clause?.matchAll(

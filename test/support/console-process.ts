@@ -70,7 +70,7 @@ export default server
 `
 }
 
-/** The same questions on a server of the official package: exported itself, or as a function that builds it. */
+/** A server of the official package with the same questions: exported itself, or as a function that builds it. */
 export function officialSource(isFunction: boolean): string {
   return `import { McpServer } from '${at('node_modules/@modelcontextprotocol/server/dist/index.mjs')}'
 import { createRondo } from '${at('packages/rondo/dist/sdk.js')}'

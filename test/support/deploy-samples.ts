@@ -5,7 +5,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parse, parseAllDocuments } from 'yaml'
 
-/** How long a stopping instance lets calls finish (`graceMs`). */
+/** The time that a stopping instance lets calls finish (`graceMs`). */
 const GRACE_MS = 10_000
 
 interface Instruction {
@@ -161,7 +161,7 @@ export function checkManifests(text: string): string[] {
 const TYPED = resolve('test/dist/manifests')
 
 /**
- * What the types of the Kubernetes API say against manifests: fields that do not exist, are missing or have another type. Takes
+ * The objections of the types of the Kubernetes API to manifests: fields that do not exist, are missing or have another type. Takes
  * several texts, because the compiler takes its time, and returns a list for each.
  */
 export function typeErrorsOf(texts: readonly string[]): string[][] {

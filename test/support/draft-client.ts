@@ -37,7 +37,7 @@ export async function postDraft(
   }
 }
 
-/** The same message from a client that declares these capabilities with it. */
+/** The message as a client sends it that declares these capabilities with it. */
 export function declaring<M extends { params: object }>(
   message: M,
   capabilities: object = { elicitation: {}, sampling: {}, roots: {} },

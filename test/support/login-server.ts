@@ -9,7 +9,7 @@ import type { AuthorizationServer } from './authorization-server.ts'
 
 export interface ProtectedServer {
   readonly url: string
-  /** What the server logged. */
+  /** The log of the server. */
   readonly log: readonly LogEvent[]
   close(): Promise<void>
 }

@@ -7,7 +7,7 @@ export interface ManualClock extends Clock {
   advance(ms: number): void
   /** Waits until a timer of `ms` is set, then advances the clock by as much. */
   elapse(ms: number): Promise<void>
-  /** How many timers are set. */
+  /** The number of timers that are set. */
   readonly open: number
 }
 

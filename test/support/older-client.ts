@@ -17,7 +17,7 @@ export interface OlderClientOptions {
   readonly version?: string
   readonly capabilities?: Readonly<Record<string, unknown>>
   readonly headers?: Readonly<Record<string, string>>
-  /** How the client responds: a result, an error (`{ error }`), or a promise that never settles. */
+  /** The client's response: a result, an error (`{ error }`), or a promise that never settles. */
   answer?(asked: Asked): unknown
 }
 

@@ -11,7 +11,7 @@ export interface OlderServer {
   readonly events: LogEvent[]
   /** Resolves when the signal of a `wait` call fires. */
   readonly aborted: Promise<void>
-  /** How often the handler of `ask` has started. */
+  /** The number of times that the handler of `ask` has started. */
   runs(): number
   connect(options?: OlderClientOptions): Promise<OlderClient>
 }

@@ -8,7 +8,7 @@ import { readLast } from './task-client.ts'
 
 export interface ProtectedServer {
   readonly server: Server
-  /** What handlers ran, in order. */
+  /** The handlers that ran, in order. */
   readonly ran: string[]
 }
 

@@ -53,7 +53,7 @@ export function findUnnamedTypes(
 
 const toId = ({ file, name }: Place): string => `${file}#${name}`
 
-/** What an entry file re-exports, and from where. */
+/** The names that an entry file re-exports, and the files that they come from. */
 function readPlaces(entry: string, read: (file: string) => string): Place[] {
   return bodyOf(entry, read).flatMap((node) => {
     const from = (node.source as { value: string } | null)?.value

@@ -22,7 +22,7 @@ export interface CliHome {
   remove(): void
 }
 
-/** What `--json` prints, as far as tests use it. */
+/** The output of `--json`, as far as tests use it. */
 export interface Printed {
   readonly [name: string]: unknown
   readonly status?: string

@@ -1,4 +1,4 @@
-/** What a TypeScript source imports, re-exports and exports, from its syntax tree. */
+/** Reads the imports, re-exports and exports of a TypeScript source from its syntax tree. */
 
 import { parseSync, Visitor } from 'oxc-parser'
 
@@ -11,7 +11,7 @@ export interface Import {
 
 export interface Scan {
   readonly imports: readonly Import[]
-  /** How many `import(…)` name their module by something other than a string literal. */
+  /** The number of `import(…)` that name their module by something other than a string literal. */
   readonly computed: number
   /** The file only re-exports. */
   readonly barrel: boolean

@@ -47,7 +47,7 @@ async function call(): Promise<string | undefined> {
   return content?.[0]?.text
 }
 
-// What is loaded or compiled once does not count.
+// Code that is loaded or compiled once does not count.
 await call()
 const session = new Session()
 session.connect()

@@ -22,9 +22,9 @@ export const KEY = {
 interface Ended {
   readonly code: number
   readonly stdout: string
-  /** What was drawn, without control sequences. */
+  /** The text on the screen, without control sequences. */
   readonly screen: string
-  /** What was drawn, as it was written. */
+  /** The text on the screen, as it was written. */
   readonly drawn: string
 }
 

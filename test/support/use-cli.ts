@@ -1,4 +1,4 @@
-/** What tests of the built command share: hooks that create a home directory for each test, terminals, and servers to call. */
+/** Shared setup of tests of the built command: hooks that create a home directory for each test, terminals, and servers to call. */
 
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'

@@ -15,7 +15,7 @@ type Answer = Readonly<Record<string, unknown>>
 
 export interface V1Client {
   readonly client: Client
-  /** What was asked: the messages of forms, the methods of the rest. */
+  /** The questions so far: the messages of forms, the methods of the rest. */
   readonly asked: string[]
   run(call: Call, script?: Script): Promise<{ readonly text: string; readonly isError: boolean }>
   close(): Promise<void>

@@ -60,7 +60,7 @@ function registerPlainTools(server: McpServer): void {
   server.registerTool('cancelled', {}, async () => text(String(cancelled.count)))
 }
 
-/** How many calls of `hang` were aborted. */
+/** The number of calls of `hang` that were aborted. */
 const cancelled = { count: 0 }
 
 function registerAskingTools(server: McpServer): void {

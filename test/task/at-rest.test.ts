@@ -1,4 +1,4 @@
-/** What a store holds of a task. */
+/** The rows that a store holds of a task. */
 
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'

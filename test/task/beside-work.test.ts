@@ -18,7 +18,7 @@ afterEach(async () => {
   await Promise.all(servers.splice(0).map((server) => server.close()))
 })
 
-/** What a handler did, and the work that the test releases. */
+/** The steps that a handler did, and the work that the test releases. */
 interface Yard {
   readonly done: string[]
   released: boolean

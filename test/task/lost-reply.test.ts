@@ -24,7 +24,7 @@ afterEach(async () => {
 
 const one = (store: Store) => () => store
 
-/** What happened outside. */
+/** The systems outside, and the changes that were made there. */
 interface World {
   /** The keys under which something was paid. */
   readonly paid: Set<string>

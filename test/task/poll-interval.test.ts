@@ -1,4 +1,4 @@
-/** How soon a client learns that its task has ended: the poll interval in each reply grows with the task's age. */
+/** The delay until a client learns that its task has ended: the poll interval in each reply grows with the task's age. */
 
 import { createServer } from 'rondo'
 import { expect, it } from 'vitest'

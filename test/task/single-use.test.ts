@@ -1,5 +1,5 @@
 /**
- * What a store adds to rounds: states that are accepted once (B8), effects that are not repeated, journals too large to send.
+ * Additions of a store to rounds: states that are accepted once (B8), effects that are not repeated, journals too large to send.
  */
 
 import { createServer, RondoError, type Server, type ServerOptions } from 'rondo'

@@ -1,4 +1,4 @@
-/** What `ctx.status` reports to the client of a task: each status once, however often the handler runs. */
+/** Reports of `ctx.status` to the client of a task: each status once, however often the handler runs. */
 
 import { createServer, type LogEvent, type ServerOptions } from 'rondo'
 import { describe, expect, it, onTestFinished, vi } from 'vitest'

@@ -189,7 +189,7 @@ describe('a question of a task with a time limit', () => {
 })
 
 describe('a task that waits for longer than it lives otherwise', () => {
-  /** What the handler waits for, and what the text of its result says after so many days. */
+  /** The thing that the handler waits for, and the text of its result after so many days. */
   const WAITS: Readonly<Record<string, (ctx: Context, days: string) => Promise<string>>> = {
     sleep: async (ctx, within) => ctx.sleep('wait', within).then(() => 'slept'),
     hook: async (ctx, within) =>

@@ -1,5 +1,5 @@
 /**
- * What authors may write and what the compiler refuses. `npm run types` checks this file; a line under `@ts-expect-error`
+ * Code that authors may write, and code that the compiler refuses. `npm run types` checks this file; a line under `@ts-expect-error`
  * that compiles is an error. Nothing here runs.
  */
 

@@ -1,4 +1,4 @@
-/** How the page talks to its supervisor: events as a stream, actions as requests; both with the token of the address. */
+/** The requests of the page to its supervisor: events as a stream, actions as requests; both with the token of the address. */
 
 import type { EventDelivery } from 'rondo'
 import type { Tool } from 'rondo/client'

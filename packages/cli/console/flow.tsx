@@ -257,7 +257,7 @@ function EndView({ end: { isGood, text, more } }: { end: End }): JSX.Element {
   )
 }
 
-/** What should happen; after the action, what did. */
+/** The expected outcome of an action, and afterwards the real one. */
 function Verdict({
   id,
   expected,
@@ -524,7 +524,7 @@ function JournalTable({ flow }: { flow: Flow }): JSX.Element {
   )
 }
 
-/** What waits for something else than its turn to run. */
+/** Steps that wait for something other than their turn to run. */
 const PAUSES: Readonly<Record<string, string>> = { event: 'waiting', sleep: 'sleeping' }
 const WORDS: Readonly<Record<string, string>> = { held: 'not run yet', failed: 'threw' }
 

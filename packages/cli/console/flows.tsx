@@ -193,7 +193,7 @@ function Row({
 }): JSX.Element {
   const sum = summaryOf(flow)
   const rounds = flow.rounds.length
-  // The same node again is not compared: scrolling costs the rows that come into sight.
+  // A row that has not changed is not compared again: scrolling costs only the rows that come into sight.
   return useMemo(
     () => (
       <a href={href} class="row" aria-current={isChosen ? 'true' : undefined}>

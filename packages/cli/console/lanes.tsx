@@ -21,7 +21,7 @@ interface Drawn {
   readonly round: Round
   readonly x: number
   readonly width: number
-  /** Where the gap before it begins. */
+  /** The position at which the gap before it begins. */
   readonly gapFrom: number
   readonly waited: number
   readonly isHuman: boolean
@@ -31,7 +31,7 @@ interface Drawn {
 
 interface Drawing {
   readonly bars: readonly Drawn[]
-  /** Where the last bar ends. */
+  /** The position at which the last bar ends. */
   readonly end: number
   readonly width: number
 }
@@ -46,7 +46,7 @@ function place(
   available: number,
 ): Drawing {
   const widths = rounds.map(({ event }) => MIN_BAR + Math.min(70, Math.sqrt(event.ms) * 3))
-  /** What the marks in the gap before a round need; after the last round, in what follows it. */
+  /** The room that the marks in the gap before a round need; after the last round, in the space that follows it. */
   const needs = (at: number): number =>
     Math.max(0, ...marks.filter((mark) => mark.gap === at).map(({ text }) => text.length * 7.5 + 32))
   const after = Math.max(isOpen ? OPEN : 24, needs(rounds.length))
@@ -246,7 +246,7 @@ function Bar({
   )
 }
 
-/** What was done on purpose, where it is drawn: one text for all actions in one gap of a lane. */
+/** Deliberate actions, where they are drawn: one text for all actions in one gap of a lane. */
 interface Mark {
   /** The index of the round before which it was done. */
   readonly gap: number

@@ -14,7 +14,7 @@ const SPARE = 8
 
 export interface VirtualListProps<T> {
   readonly items: readonly T[]
-  /** What the list contains, for those who do not see it. */
+  /** The content of the list in words, for screen readers. */
   readonly label: string
   /** The class of the list itself. */
   readonly class?: string
@@ -37,7 +37,7 @@ export function VirtualList<T>(props: VirtualListProps<T>): JSX.Element {
   const [focused, setFocused] = useState<string>()
   const { heights, version, measure } = useHeights(box, rowHeight)
 
-  /** Where each row begins, and at last where the list ends. */
+  /** The position at which each row begins, and last the end of the list. */
   const offsets = useMemo(() => {
     const sums = new Float64Array(items.length + 1)
     for (const [i, item] of items.entries())

@@ -172,7 +172,7 @@ function Instances({
   const last = [...model.actions.values()].findLast(
     ({ flow, kind }) => flow === undefined && kind !== 'start',
   )
-  // What went as expected is read in a few seconds; what did not stays until somebody has read it.
+  // A report of success is read in a few seconds; a report of failure stays until somebody has read it.
   const isOver = last?.ok === true && now - (last.endedAt ?? now) > SHOWN_MS
   const shown = last === undefined || isOver || closed === last.id ? undefined : last
   return (
@@ -182,7 +182,7 @@ function Instances({
           <li key={name} class={state}>
             <Badge name={name} /> <span class="state">{state}</span>
             <small title={note}>{state === 'down' ? note?.slice(0, 40) : pid && `pid ${pid}`}</small>
-            {/* The same two buttons in every state: one that went away would take the focus with it. */}
+            {/* Both buttons are there in every state: one that went away would take the focus with it. */}
             <button
               type="button"
               class="quiet"
@@ -233,7 +233,7 @@ function keepFocus(app: HTMLElement): void {
     path = []
     for (let at = target as Element | null; at !== null && at !== app; at = at.parentElement) path.push(at)
   })
-  // Whoever leaves an element that stays has put the focus elsewhere.
+  // A user who leaves an element that stays has put the focus elsewhere.
   app.addEventListener('focusout', () =>
     queueMicrotask(() => {
       if (!isLost() && document.activeElement !== path[0]) path = []

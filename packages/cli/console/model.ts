@@ -1,5 +1,5 @@
 /**
- * What the page shows, built from the events of the supervisor. A pure function of the list of events: a page that was
+ * The model of the page, built from the events of the supervisor. A pure function of the list of events: a page that was
  * reloaded, or that connects late, builds the same.
  */
 
@@ -46,7 +46,7 @@ export interface Flow {
   readonly principal?: string
   /** The round that runs now, if it takes long enough to be seen. */
   readonly running?: RunningRound
-  /** What the handler threw. */
+  /** The error that the handler threw. */
   readonly fault?: string
 }
 
@@ -66,7 +66,7 @@ export interface Task {
   readonly stored?: StoredTask
   /** The instance that runs it now. */
   readonly runsOn?: string
-  /** What the last turn ended with: `sleeping`, `waiting` for these events, or questions. */
+  /** The end of the last turn: `sleeping`, `waiting` for these events, or questions. */
   readonly waiting?: { readonly outcome: string; readonly events: readonly string[] }
   readonly message?: string
   readonly questions?: Questions
@@ -331,7 +331,7 @@ const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
 
 export type TaskState = 'due' | 'running' | 'asks' | 'sleeping' | 'waiting' | 'held' | 'ended'
 
-/** Where a task stands, and what it waits for, as a noun and as a sentence. */
+/** The state of a task, and the thing that it waits for, as a noun and as a sentence. */
 export function stateOf(task: Task, now: number): { state: TaskState; waits: string; says: string } {
   const { status, stored, waiting } = task
   if (status === 'completed' || status === 'failed' || status === 'cancelled')
@@ -391,7 +391,7 @@ function applyTask(draft: Draft, { at, instance, event }: Extract<ConsoleEvent, 
     })
 }
 
-/** What was done on purpose is not a finding. */
+/** A deliberate fault is not a finding. */
 function isProvoked(draft: Draft, exchange: string | undefined): boolean {
   return exchange !== undefined && draft.exchanges.get(exchange)?.fault !== undefined
 }
@@ -461,7 +461,7 @@ export function summarize({ rounds }: Flow): Summary {
   }
 }
 
-/** How a flow stands. Where it has become a task, the store knows; whether the tool itself failed, its last turn does. */
+/** The state of a flow. If it has become a task, the store knows; whether the tool itself failed, its last turn does. */
 export function outcomeOf({ rounds, running }: Flow, task: Task | undefined, now: number): string {
   const last = rounds.at(-1)?.event.outcome ?? ''
   if (task === undefined) return running ? 'running' : last
@@ -472,7 +472,7 @@ export function outcomeOf({ rounds, running }: Flow, task: Task | undefined, now
   return last === 'tool_error' || task.result?.isError === true ? 'tool_error' : 'complete'
 }
 
-/** What a request ended with. */
+/** The outcome of a request. */
 export interface Result {
   readonly content?: readonly { readonly text?: string }[]
   readonly structuredContent?: unknown
@@ -480,11 +480,11 @@ export interface Result {
   readonly resultType?: string
 }
 
-/** How a flow ended. */
+/** The outcome of a flow. */
 export interface End {
   readonly isGood: boolean
   readonly text: string
-  /** What the result has besides text. */
+  /** The content of the result besides text. */
   readonly more?: unknown
 }
 

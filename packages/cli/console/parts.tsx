@@ -43,7 +43,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   held: 'held for its client',
 }
 
-/** How a round, a flow or a task stands, as a word on its colour. */
+/** The state of a round, a flow or a task, as a word on its colour. */
 export function Outcome({ outcome }: { outcome: string }): JSX.Element {
   return <span class={`outcome ${outcome}`}>{OUTCOMES[outcome] ?? outcome}</span>
 }
@@ -261,7 +261,7 @@ function Control({
   )
 }
 
-/** What a form shows at first; a box that nobody ticks means no. */
+/** The initial values of a form; a box that nobody ticks means no. */
 export function startOf(fields: readonly Field[]): Values {
   const boxes = fields.filter(({ type }) => type === 'boolean').map(({ name }) => [name, false])
   return { ...Object.fromEntries(boxes), ...startValues(fields) }

@@ -1,4 +1,4 @@
-/** What commands that make or resume a call share: options, connection, store, and who answers. */
+/** Shared parts of the commands that make or resume a call: options, connection, store, and who answers. */
 
 import type { QuestionKind } from 'rondo'
 import type { DriveOptions, FlowRequest, PendingCall } from 'rondo/client'

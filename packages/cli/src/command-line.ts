@@ -79,7 +79,7 @@ export interface Invocation {
   readonly io: Io
   /** The words after the command, without options. */
   readonly words: readonly string[]
-  /** What came after `--`: a command that starts a server. */
+  /** The words after `--`: a command that starts a server. */
   readonly rest: readonly string[] | undefined
   readonly options: Options
 }

@@ -44,7 +44,7 @@ const MAX_WARNINGS = 50
 interface ConnectionExtra {
   /** Headers in addition to those of the options. */
   readonly headers?: readonly string[]
-  /** Whether calls may become tasks. Default: true. */
+  /** Allows calls to become tasks. Default: true. */
   readonly tasks?: boolean
   /** The revision to speak; negotiated unless given. */
   readonly mode?: Mode

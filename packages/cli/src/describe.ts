@@ -41,7 +41,7 @@ export function sayRequest(request: FlowRequest): string {
   }
 }
 
-/** How the user runs this command: in a project, `rondo` alone is not on the path. */
+/** The words with which the user runs this command: in a project, `rondo` alone is not on the path. */
 export function commandOf({ env }: Pick<Io, 'env'>): string {
   return env.npm_command === 'exec' ? 'npx rondo' : 'rondo'
 }
@@ -124,13 +124,13 @@ export function sayHidden({ id, protocolVersion }: PendingCall, rondo: string): 
   return `The task asks a question. In ${protocolVersion} the server sends it only to a client that waits for the result: ${how}`
 }
 
-/** What to do if the server may wait to be asked for a task before it runs its effects. */
+/** Advice for a server that may wait to be asked for a task before it runs its effects. */
 export function sayUnconfirmed({ id }: PendingCall, { message }: Error, rondo: string): string {
   const start = `The task may stand still until somebody asks for it: ${rondo} task get ${id}`
   return `rondo: The state of the task could not be read: ${oneLine(message)}\n${start}`
 }
 
-/** How to resume a call that did not end. */
+/** The command that resumes a call that did not end. */
 export function sayKept({ id, task }: PendingCall, rondo: string): string {
   if (task === undefined) return `The call is still pending. To continue it: ${rondo} resume ${id}`
   return [
@@ -148,7 +148,7 @@ const FORMAT_WORDS = {
   'date-time': 'a date and time like 2026-07-28T09:30:00Z',
 } as const
 
-/** What a field accepts, in a few words. */
+/** The values that a field accepts, in a few words. */
 export function describeField(field: Field): string {
   return field.required ? kindOfField(field) : `${kindOfField(field)}, optional`
 }
@@ -188,7 +188,7 @@ function listOptions({ options = [] }: Field): string {
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(', ')
 }
 
-/** What to report about a completed call besides its result. */
+/** The report about a completed call besides its result. */
 export interface CompletionNotes {
   /** Keys of answers that were not used. */
   readonly unused: readonly string[]

@@ -103,7 +103,7 @@ function unwrap(error: unknown): unknown {
   return inner instanceof CommandError ? inner : error
 }
 
-/** Whoever calls a file of their own wants to know why it failed, and a client is never told. */
+/** A caller of a file of their own wants to know why it failed, and a client is never told. */
 function pointAtLog({ io, json, target, drive }: CallContext): void {
   if (!json && target.kind === 'file' && drive.onLog === undefined)
     tell(io, 'rondo: Add --server-log to see what the server logged')

@@ -35,7 +35,7 @@ class LoadError extends Error {
   }
 }
 
-/** What the command needs of a server, whichever package it was created with. */
+/** The parts of a server that the command needs, whichever package it was created with. */
 export type LoadedServer = Pick<Server, 'listen' | 'stdio' | 'nodeHandler' | 'deliver' | 'drain' | 'close'>
 
 export interface Loaded {
@@ -69,11 +69,11 @@ async function findServer(path: string): Promise<Loaded> {
   throw new LoadError(listensAlready() ? listening(path) : exportsNone(path))
 }
 
-/** What Node and tsx say of a module with `import` or a top-level `await` that they take for CommonJS. */
+/** Messages of Node and tsx about a module with `import` or a top-level `await` that they take for CommonJS. */
 const COMMONJS =
   /"cjs" output format|Cannot use import statement outside a module|top level bodies of modules/
 
-/** What Node says of a package that is not installed. */
+/** Messages of Node about a package that is not installed. */
 const MISSING_PACKAGE = /Cannot find package '((?:@[\w.-]+\/)?[\w.-]+)' imported from /
 
 async function load(path: string): Promise<Record<string, unknown>> {
@@ -105,7 +105,7 @@ const FOREIGN_FRAME = /^\s+at .*(?:node:|[/\\]node_modules[/\\])/
 
 const isOwnFrame = (line: string): boolean => OWN_FOLDERS.some((folder) => line.includes(folder))
 
-/** Why a file could not be served: what to write, or the error with its frames in the author's own files. */
+/** The reason why a file could not be served: what to write, or the error with its frames in the author's own files. */
 export function sayFailure(error: unknown): string {
   if (error instanceof LoadError) return error.message
   if (!(error instanceof Error)) return String(error)

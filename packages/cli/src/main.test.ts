@@ -1,4 +1,4 @@
-/** What the command prints about itself, and small things it prints everywhere. */
+/** The command's output about itself, and small things that it prints everywhere. */
 
 import { readFileSync } from 'node:fs'
 import { RondoError } from 'rondo'

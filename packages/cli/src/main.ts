@@ -119,7 +119,7 @@ function wantsJson(args: readonly string[]): boolean {
   return (end < 0 ? args : args.slice(0, end)).includes('--json')
 }
 
-/** What happened, and on a second line what to do about it. */
+/** Two lines: the problem, and on the second line the remedy. */
 function sentencesOf(error: unknown, exit: Exit, args: readonly string[]): string[] {
   if (exit === 'fault') return [error instanceof Error ? (error.stack ?? error.message) : String(error)]
   const { message, advice } = sayError(

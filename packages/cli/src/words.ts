@@ -1,5 +1,5 @@
 /**
- * What a user types after the name of a command: a server, and arguments.
+ * The words after the name of a command: a server, and arguments.
  *
  * A server is a URL, a file that exports one, or a command that starts one. A target is plain JSON and is stored with a pending
  * call; it never contains values of the environment.

@@ -1,5 +1,5 @@
 /**
- * How this process and Restate talk: calls of handlers through Restate's ingress and of its admin API, and the endpoint where
+ * The connections between this process and Restate: calls of handlers through Restate's ingress and of its admin API, and the endpoint where
  * Restate calls the objects and delivers turns. The package `@restatedev/restate-sdk` is loaded only here.
  *
  * connection 1: a call that may have been lost is made again, at the next address, under the same idempotency key: Restate
@@ -26,9 +26,9 @@ import type { OwnerHandlers, ServiceNames, TaskHandlers, Wake } from './task-obj
 export interface IngressOptions {
   readonly addresses: readonly string[]
   readonly headers?: Readonly<Record<string, string>>
-  /** How long to retry when Restate cannot be reached. */
+  /** The time to retry while Restate cannot be reached. */
   readonly retryMs: number
-  /** How long one attempt may take. */
+  /** The time for one attempt. */
   readonly attemptMs: number
   /** Registers the services if that has not succeeded yet, and resolves with whether it did. Called where Restate lacks one. */
   register?(): Promise<boolean>
@@ -46,7 +46,7 @@ export type CallObject = (
 /** Calls at a time to one address; the others wait. A Restate node runs 1000 at a time, for all processes. */
 const MAX_CALLS = 64
 
-/** What one HTTP request got. */
+/** The response to one HTTP request. */
 interface Reply {
   readonly status: number
   readonly body: string

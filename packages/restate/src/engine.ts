@@ -50,7 +50,7 @@ import {
   type Wake,
 } from './task-object.ts'
 
-/** What an engine needs of the store that it belongs to. */
+/** The parts of a store that its engine needs. */
 export interface RestateAccess {
   readonly names: ServiceNames
   readonly call: CallObject
@@ -64,17 +64,17 @@ export interface RestateAccess {
 }
 
 export interface TurnRunner {
-  /** How many turns it has, compared to how many it can run. */
+  /** The ratio of the turns that it has to the turns that it can run. */
   load(): number
   /** Rejects if Restate must deliver the turn again. */
   run(wake: Wake, gone: AbortSignal): Promise<void>
 }
 
-/** How long a turn may still run after its task was cancelled elsewhere, and wait for an answer given elsewhere. */
+/** The time that a turn may still run after its task was cancelled elsewhere, and wait for an answer given elsewhere. */
 const CHECK_MS = 500
-/** How many turns may wait in a worker for each that it runs. Restate delivers the others again, a little later. */
+/** Turns that may wait in a worker for each turn that it runs. Restate delivers the others again, a little later. */
 const WAITING_RATIO = 3
-/** How long a handler that ignores its signal still counts against `concurrency`. */
+/** The time that a handler that ignores its signal still counts against `concurrency`. */
 const GRACE_MS = 5_000
 const MAX_ENDED = 1_000
 const MAX_ENDED_BYTES = 16 * 1024 * 1024
@@ -217,7 +217,7 @@ function decodeView(stored: StoredView): TaskView {
   return { ...absent, ...stored, inputs: new Map(stored.inputs) }
 }
 
-/** How long a task may take from its admission until it exists. */
+/** The time that a task may take from its admission until it exists. */
 const ADMISSION_MS = 60_000
 /** Owners whose full lists are remembered. */
 const MAX_PRUNED = 1_000
@@ -299,7 +299,7 @@ function createEndedTasks(now: () => number) {
   }
 }
 
-/** What a turn writes. */
+/** The writes of a turn. */
 function createTurnStore(call: CallTask, changed: <T>(id: string, result: T) => T): TurnStore {
   const write = async <K extends keyof TaskCalls>(
     { id, epoch }: Fence,
@@ -405,7 +405,7 @@ function startWorker(
     if (stopping || waiting.length >= concurrency * WAITING_RATIO)
       throw new Error('This worker has no room for another turn')
     if (taken >= concurrency) {
-      // Whoever leaves passes its room on.
+      // A turn that leaves passes its room on.
       await new Promise<void>((resolve) => waiting.push(resolve))
       if (stopping) throw new Error('This worker stops')
     } else taken++

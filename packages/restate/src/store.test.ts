@@ -1,4 +1,4 @@
-/** What can be said about the options before Restate is asked; everything else is in test/restate.test.ts. */
+/** Checks of the options that need no Restate; test/restate.test.ts has the rest. */
 
 import { createTaskId } from 'rondo/internal'
 import { describe, expect, it } from 'vitest'

@@ -125,7 +125,7 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
   const names = serviceNames(namespace)
   let opening: Promise<void> | undefined
   const call: CallObject = async (service, key, handler, input, once = false) => {
-    // Where Restate cannot be reached, the call itself reports that; a mistake in the options is reported here. A call that
+    // If Restate cannot be reached, the call itself reports that; a mistake in the options is reported here. A call that
     // finds no service registers again: Restate may have been unable to reach the endpoint until now.
     opening ??= ready().catch((error) => {
       if (error instanceof TypeError) throw error

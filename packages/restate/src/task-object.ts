@@ -131,7 +131,7 @@ export interface TaskCalls {
   evict(input: Timed): null
 }
 
-/** What a turn is sent with. */
+/** The message with which a turn is sent. */
 export interface Wake {
   readonly id: string
   readonly wake: number
@@ -419,7 +419,7 @@ export interface OwnerCalls {
 
 const OPEN = 'open'
 const LISTED = 'task.'
-/** How much of the ended tasks is kept, how much there is, and a key for each of them. */
+/** The limits of ended tasks, their number and size, and a key for each of them. */
 const KEEP = 'keep'
 const TALLY = 'tally'
 const ENDED = 'ended.'

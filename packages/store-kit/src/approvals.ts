@@ -1,4 +1,4 @@
-/** What the part of a store for approvals must do, on every database, and the controls that show that these cases can fail. */
+/** The contract of the part of a store for approvals, on every database, and the controls that show that these cases can fail. */
 
 import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'

@@ -27,7 +27,7 @@ import { describeRaceContract, describeTimeContract } from './timing.ts'
 import { describeWorkerContract } from './worker.ts'
 
 export interface StoreContractOptions {
-  /** How many random sequences of operations are compared with the in-memory store. Default: 10. */
+  /** Random sequences of operations that are compared with the in-memory store. Default: 10. */
   readonly modelRuns?: number
   /** The seed of the first sequence, to repeat a failure, which names it. Default: `RONDO_SEED`, or a new one. */
   readonly seed?: number
@@ -146,7 +146,7 @@ function randomStep({ below, pick }: SeededRandom): Step {
   return { kind: 'owner', act: below(7), task: below(9), keys }
 }
 
-/** What a status may become; an ended task stays as it is. */
+/** The statuses that each status may become; an ended task stays as it is. */
 const NEXT: Record<TaskStatus, readonly TaskStatus[]> = {
   working: ['working', 'input_required', 'completed', 'failed', 'cancelled'],
   input_required: ['input_required', 'working', 'completed', 'failed', 'cancelled'],

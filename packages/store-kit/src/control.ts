@@ -15,7 +15,7 @@ import {
 } from './contract.ts'
 import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
 
-/** What the handles of one site have seen, for faults that need to know it. */
+/** The operations that the handles of one site have seen, for faults that depend on them. */
 interface Memory {
   readonly owners: Map<string, TaskOwner>
   readonly fences: Map<string, Fence>

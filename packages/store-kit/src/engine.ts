@@ -1,4 +1,4 @@
-/** What every engine must do, by a real clock: turns, answers, takeovers, cancellation, watching. */
+/** The contract of every engine, by a real clock: turns, answers, takeovers, cancellation, watching. */
 
 import assert from 'node:assert/strict'
 import type {

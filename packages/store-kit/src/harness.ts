@@ -1,5 +1,5 @@
 /**
- * What the contract needs of the one who wrote a store or an engine, and what its cases share: setup, helpers, random numbers,
+ * The interface between the contract and the author of a store or an engine, and the parts that its cases share: setup, helpers, random numbers,
  * and cases as data, so that any test runner can run them, or none: `describe` and `it` of a runner's kind, which collect
  * cases instead of running them. They check with `node:assert`.
  *
@@ -31,15 +31,15 @@ export interface StoreHarness {
   create(): Promise<StoreSite>
 }
 
-/** What the cases of `engineContract` set on an engine. */
+/** The settings that the cases of `engineContract` set on an engine. */
 export interface ContractEngineOptions {
   /** After how many ms without a heartbeat a turn is taken over. An engine that notices dead workers by itself ignores it. */
   readonly leaseMs?: number
-  /** How many turns of a task may die or throw, without progress in between, before the task fails. */
+  /** Turns of a task that may die or throw, without progress in between, before the task fails. */
   readonly maxFailures?: number
   /** The pause before the next turn, after so many failures. */
   readonly backoffMs?: (failures: number) => number
-  /** How many ended tasks are kept for one owner. */
+  /** Ended tasks that are kept for one owner. */
   readonly maxEndedTasks?: number
   readonly onEvent?: (event: EngineEvent) => void
 }
@@ -60,7 +60,7 @@ export interface EngineSite {
 /** Creates installations for the cases of `engineContract`. */
 export interface EngineHarness {
   readonly name: string
-  /** Whether the sites have `vanish`. */
+  /** True if the sites have `vanish`. */
   readonly vanishes: boolean
   create(): Promise<EngineSite>
 }
@@ -87,7 +87,7 @@ export function createTime(start = 1_800_000_000_000): ContractTime {
   return Object.assign(now, { pass })
 }
 
-/** What a case of a store begins with. */
+/** The setup with which a case of a store begins. */
 export interface CaseSite {
   readonly database: StoreSite
   /** The clock of both handles. */
@@ -145,7 +145,7 @@ export async function until<T>(
 export interface ContractCase {
   /** The part of the contract that it belongs to. */
   readonly group: string
-  /** What must hold, as a sentence. */
+  /** The promise that the case checks, as a sentence. */
   readonly name: string
   /** Rejects if it does not hold. */
   run(): Promise<void>
@@ -270,7 +270,7 @@ function comparable(value: unknown): unknown {
   return Object.fromEntries(present.map(([key, one]) => [key, comparable(one)]))
 }
 
-/** What `expected` names of `actual`. */
+/** The part of `actual` that `expected` names. */
 function namedIn(expected: unknown, actual: unknown): unknown {
   if (Array.isArray(expected) && Array.isArray(actual))
     return actual.map((one, i) => namedIn(expected[i], one))

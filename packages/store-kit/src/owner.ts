@@ -1,4 +1,4 @@
-/** What the owner of a task may rely on, on every database, and what an operator may: counts, lists without content. */
+/** The contract for the owner of a task, on every database, and for an operator: counts, lists without content. */
 
 import assert from 'node:assert/strict'
 import { createTaskId, openSlots } from 'rondo/internal'

@@ -1,5 +1,5 @@
 /**
- * What instances share besides tasks, on every database: single use and spilled journals, and for a fleet, where the store
+ * The state that instances share besides tasks, on every database: single use and spilled journals, and for a fleet, where the store
  * has them, records and the bus.
  */
 

@@ -1,5 +1,5 @@
 /**
- * What depends on time, on every database: a task that waits for a time is neither early nor late, and of two operations at
+ * The contract about time, on every database: a task that waits for a time is neither early nor late, and of two operations at
  * the same time the database decides once, and both sides learn the same outcome.
  */
 
@@ -135,7 +135,7 @@ export function describeTimeContract(harness: StoreHarness): void {
       assertMatch(await other.tasks.deliverHook(early, alice, 'h', 'event'), { kind: 'accepted' })
       now.pass(1)
       assertEqual(await other.tasks.deliverHook(late, alice, 'h', 'event'), { kind: 'closed' })
-      // What was stored in time counts when its write is repeated because the reply was lost.
+      // An event that was stored in time counts when its write is repeated because the reply was lost.
       assertMatch(await other.tasks.deliverHook(early, alice, 'h', 'event'), { kind: 'accepted' })
       assertEqual(await other.tasks.deliverHook(early, alice, 'h', 'second'), { kind: 'duplicate' })
       const leases = await claim(store)

@@ -1,4 +1,4 @@
-/** What a worker may rely on, on every database: exclusive turns, fences, counted failures, ordered journals. */
+/** The contract for a worker, on every database: exclusive turns, fences, counted failures, ordered journals. */
 
 import assert from 'node:assert/strict'
 import { closeSlots, givenAnswers, openSlots } from 'rondo/internal'

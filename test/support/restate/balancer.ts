@@ -24,7 +24,7 @@ export interface Balancer {
 
 const PING_MS = 500
 const SILENT_MS = 3_000
-/** How long an endpoint that failed gets nothing, if there is another. */
+/** The time that an endpoint that failed gets nothing, if there is another. */
 const AVOID_MS = 1_000
 
 /** Drops a connection whose other end does not respond: the process is frozen, or its machine is gone. */

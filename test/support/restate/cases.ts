@@ -70,7 +70,7 @@ function describeOwn(restate: () => TestRestate): void {
   })
   afterEach(() => site.close())
 
-  /** What Restate keeps of this site: names of services, keys and values. */
+  /** The data that Restate keeps of this site: names of services, keys and values. */
   const dump = async (): Promise<string> => {
     const tables = ['state', 'sys_journal', 'sys_invocation', 'sys_inbox']
     const texts = await Promise.all(
@@ -414,7 +414,7 @@ function describeServers(restate: () => TestRestate): void {
     const ended = await follow(server, String(result?.taskId), { word: { value: 'canary-answer' } })
     assert.ok(JSON.stringify(ended).includes('canary-result canary-answer'))
     const text = passed.join('')
-    // What passes can be read: the key of the question is not sealed.
+    // The messages can be read on their way: the key of the question is not sealed.
     assert.ok(text.includes('"word"'))
     assert.equal(text.includes('canary'), false)
   })

@@ -28,7 +28,7 @@ export interface RestateCrew {
   readonly namespace: string
   /** The outcome of each effect, by key. */
   readonly applied: ReadonlyMap<string, number>
-  /** How often Restate accepted an entry (`id/step`) or an end (`id`). Everything above one is damage. */
+  /** The number of times that Restate accepted an entry (`id/step`) or an end (`id`). Everything above one is damage. */
   readonly accepted: ReadonlyMap<string, number>
   /** Resolves with the worker in which this step begins. */
   began(id: string, step: number): Promise<RestateWorker>

@@ -87,13 +87,13 @@ const run: RunTurn = async (turn) => {
   return { kind: 'complete', result: JSON.stringify(values) }
 }
 
-/** What the state of a task says, as far as it is needed to ignore the epoch. */
+/** The fields of a task's state that are needed to ignore the epoch. */
 interface RawTask {
   readonly entries: number
   readonly row: { readonly epoch: number }
 }
 
-/** The same objects without the check of the epoch: an entry replaces the one in its place, and every end is accepted. */
+/** The objects without the check of the epoch: an entry replaces the one in its place, and every end is accepted. */
 function unfenced(strict: TaskHandlers): TaskHandlers {
   return {
     ...strict,

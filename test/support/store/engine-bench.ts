@@ -22,7 +22,7 @@ export function createEngineBench() {
     kinds: () => events.map(({ kind }) => kind),
     engineOn: (options: LeaseEngineOptions = {}, on: Store = store) =>
       createLeaseEngine(on, { clock, leaseMs: LEASE, onEvent: (event) => events.push(event), ...options }),
-    /** The same store, with some of its methods replaced. */
+    /** The given store, with some of its methods replaced. */
     broken: (changes: Partial<Store['tasks']>): Store => ({
       ...store,
       tasks: { ...store.tasks, ...changes },

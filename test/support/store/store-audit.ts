@@ -9,7 +9,7 @@ import type { StoreAddress } from './store-harness.ts'
 import type { Entry } from './worker-plan.ts'
 
 export interface Finding {
-  /** How often each task ended. */
+  /** The number of times that each task ended. */
   readonly endings: ReadonlyMap<string, number>
   /** Entries that a process wrote to a task that it did not hold at that moment. */
   readonly stale: number

@@ -13,7 +13,7 @@ export {
   until,
 } from '../../../packages/store-kit/src/harness.ts'
 
-/** Where a process finds the database. */
+/** The place of the database, for a process. */
 export type StoreAddress =
   | { readonly kind: 'sqlite'; readonly file: string }
   | { readonly kind: 'postgres'; readonly connectionString: string; readonly schema: string }

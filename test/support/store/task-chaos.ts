@@ -37,7 +37,7 @@ export interface ChaosReport {
   /** Entries written by a worker that no longer held the task, or written over another. */
   readonly lateEntries: number
   readonly entries: number
-  /** How many entries the plans of all tasks have. */
+  /** The number of entries in the plans of all tasks. */
   readonly plannedEntries: number
   /** Tasks that waited for an event, and of these the ones whose result has another event than the one that was accepted. */
   readonly events: number
@@ -61,7 +61,7 @@ const TIMED: readonly Partial<Plan>[] = [
   { expireAt: 2, waitMs: WAITS_LONG },
   { hookAt: 1 },
 ]
-/** What a task records beside its steps. */
+/** The record that a task keeps beside its steps. */
 const entriesOf = (plan: Partial<Plan>): number =>
   STEPS + ((plan.sleepAt ?? plan.expireAt ?? plan.hookAt ?? 0) ? 1 : 0)
 const AT_ONCE = 24

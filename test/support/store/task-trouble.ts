@@ -25,7 +25,7 @@ export interface TroubleOptions {
   readonly crashes: number
   /** Breaks connections to the running database; returns how many. */
   readonly breakConnections?: () => Promise<number>
-  /** How often that is done. */
+  /** The number of times that connections are broken. */
   readonly breaks?: number
   readonly patienceMs: number
 }

@@ -1,4 +1,4 @@
-/** What a task of the crash tests does, and the messages between its worker and the test. */
+/** The plan of a task of the crash tests, and the messages between its worker and the test. */
 
 import type { HookOutcome } from '../../../packages/rondo/src/store/task-store.ts'
 import type { StoreAddress } from './store-harness.ts'
@@ -6,14 +6,14 @@ import type { StoreAddress } from './store-harness.ts'
 /** The head of such a task, as JSON. */
 export interface Plan {
   readonly steps: number
-  /** How long each step takes, before and after its effect. */
+  /** The time that each step takes, before and after its effect. */
   readonly stepMs: number
   /** The step before which it asks a question. */
   readonly askAt?: number
   /** The step before which it sleeps, and the step before which it asks a question that nobody answers in time. */
   readonly sleepAt?: number
   readonly expireAt?: number
-  /** How long either takes. */
+  /** The time of that sleep, and of that question. */
   readonly waitMs?: number
   /** The step before which it waits for an event from outside. */
   readonly hookAt?: number

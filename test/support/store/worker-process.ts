@@ -84,7 +84,7 @@ export async function startWorker(
       listeners.add(listener)
       void ended.then(() => reject(new Error('the worker has ended')))
     })
-    // Whoever waits gets the error; a test that has ended no longer waits.
+    // The caller that waits gets the error; a test that has ended no longer waits.
     hearing.catch(() => {})
     return hearing
   }

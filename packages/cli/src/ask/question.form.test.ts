@@ -59,7 +59,7 @@ describe('a form', () => {
         })
         if (given?.kind !== 'answer' || given.response.action !== 'accept') return
         const fields = Object.values(requestedSchema.properties)
-        // Whoever presses Enter at an option has chosen it, and sees it in the review.
+        // A user who presses Enter at an option has chosen it, and sees it in the review.
         if (fields.length > 0 && fields.every((one) => 'enum' in one)) return
         // The one thing Enter may send otherwise is the no of a confirmation.
         expect(Object.values(given.response.content ?? {})).toEqual([false])

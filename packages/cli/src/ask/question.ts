@@ -33,7 +33,7 @@ type QuestionReply =
   | { readonly kind: 'answer'; readonly response: InputResponse }
   | { readonly kind: 'later' }
 
-/** Who asks, and for which request. */
+/** The server that asks, and the request for which it asks. */
 export interface Asking extends Pick<PendingCall, 'server' | 'request' | 'round'> {
   /** True if the answer may come later; otherwise the server waits for it. */
   readonly canKeep: boolean

@@ -15,7 +15,7 @@ import { type NamedTarget, takeTarget } from '../words.ts'
 
 export interface BridgedServers {
   readonly upstreams: Readonly<Record<string, UpstreamOptions>>
-  /** Whether a login of this user is used. */
+  /** True if a login of this user is used. */
   readonly loggedIn: boolean
 }
 

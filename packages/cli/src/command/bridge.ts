@@ -48,7 +48,7 @@ export const bridgeCommand: Command = {
       file === undefined ? await oneServer(io, words, rest, options) : await serversOfFile(io, file)
     const { createGateway } = await import('@rondo/gateway')
     const port = listenPort(options)
-    // Whoever reaches the port would use this person's login.
+    // Anybody who reaches the port would use this person's login.
     const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
     const names = Object.keys(upstreams)
     const page = pageOf(io, options)
@@ -138,7 +138,7 @@ function describe(gateway: Gateway): string[] {
   })
 }
 
-/** What happens to questions between a host and the servers. */
+/** The fate of questions between a host and the servers. */
 function how(gateway: Gateway, revision: string): string {
   const isNew = (one: string | undefined): boolean => one !== undefined && one >= '2026'
   const same = gateway.upstreams().every((one) => isNew(one.revision) === isNew(revision))

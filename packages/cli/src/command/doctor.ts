@@ -193,7 +193,7 @@ async function examineLogin(
   return attempt('auth', io.signal, () => checkAuthorization(exam)).finally(() => probe.close())
 }
 
-/** The same, without a word about servers that require none. */
+/** Examines the login of a server that requires one, and reports nothing about other servers. */
 async function examineNeededLogin(
   invocation: Invocation,
   target: NamedTarget,

@@ -161,7 +161,7 @@ function stateOf({ tokens, grant }: StoredLogin, now: number): string {
   return renewable ? 'refreshed at the next call' : 'expired; log in again'
 }
 
-/** What may be shown of a login: no token and no secret. */
+/** The public part of a login: no token and no secret. */
 function shown({ server, resource, issuer, client, scopes, tokens, user }: StoredLogin) {
   return {
     ...{ server, resource, issuer, user, clientId: client.id, scopes, granted: tokens?.granted },

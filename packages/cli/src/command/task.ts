@@ -279,11 +279,11 @@ interface ShownTask {
   readonly state: TaskState
   /** The call, with the questions that are open. */
   readonly pending: PendingCall
-  /** How to name it on the command line. */
+  /** The name of the task on the command line. */
   readonly name: string
   /** True if the call is stored here. */
   readonly isKept: boolean
-  /** Why the questions are not shown, if so. */
+  /** The reason why the questions are not shown, if so. */
   readonly problem?: string
 }
 

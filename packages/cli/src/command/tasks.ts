@@ -83,7 +83,7 @@ function readQuery({ options }: Invocation): Query {
   return { status, limit, after: place === undefined ? undefined : readPlace(place) }
 }
 
-/** Where a page ended. It has the time too, because the task may be gone when the next page is read. */
+/** The position at which a page ended. It has the time too, because the task may be gone when the next page is read. */
 const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
 
 function readPlace(text: string): Query['after'] {
@@ -169,7 +169,7 @@ function sayStoredTask(task: StoredTask, now: number): string {
   return formatTable(rows.map((row) => row.map(oneLine)))
 }
 
-/** What would make the task continue, as far as an operator may see. */
+/** The event that would make the task continue, as far as an operator may see. */
 function waitsFor({ status, worker, dueAt, openKeys, openHooks }: StoredTask, now: number): string {
   if (status !== 'working' && status !== 'input_required') return '-'
   const answers = openKeys.map((key) => `answer ${key}`)

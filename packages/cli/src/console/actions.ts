@@ -1,5 +1,5 @@
 /**
- * What can be done to a flow or an instance on purpose. Each action says what should happen, and afterwards what did, by
+ * Deliberate actions on a flow or an instance. Each action says what should happen, and afterwards what did, by
  * comparing reports of the instances: which process ran a round, what it replayed, under which keys its effects ran, and
  * why a state was refused.
  *
@@ -287,7 +287,7 @@ function keysOf(seen: Seen | undefined): Map<string, string> {
   return new Map(keyed)
 }
 
-/** What the client had answered when the round ended. */
+/** The client's answers when the round ended. */
 function answersIn({ round }: Seen): string {
   const asks = round?.operations.filter(({ kind }) => kind !== 'step' && kind !== 'effect') ?? []
   return asks.map(({ key, value }) => `${key}=${value}`).join('\n')

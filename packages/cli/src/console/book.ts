@@ -1,5 +1,5 @@
 /**
- * What the console remembers: the last events, for the page; and the last exchanges with their rounds, for actions. All of it
+ * The memory of the console: the last events, for the page; and the last exchanges with their rounds, for actions. All of it
  * is bounded, and nothing is written to disk.
  */
 
@@ -12,7 +12,7 @@ export const MAX_EVENTS: number = 2_000
 export interface Seen {
   exchange: SeenExchange
   round?: RoundHappening
-  /** Why the state was refused. */
+  /** The reason for which the state was refused. */
   refused?: string
 }
 

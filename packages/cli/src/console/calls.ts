@@ -1,5 +1,5 @@
 /**
- * What the page calls: tools and tasks of the server, through the proxy, with the client of this package. The client runs
+ * Calls of the page: tools and tasks of the server, through the proxy, with the client of this package. The client runs
  * here and not in the page, so it speaks every revision; its requests are those of any other client.
  *
  * Also follows the tasks in the stores of the instances: what a store knows and no log says, such as when a task that sleeps is
@@ -193,7 +193,7 @@ export function followTasks({ fleet, proxy, book, look }: FollowOptions): () => 
     if (known.get(task.id) === text) return
     known.set(task.id, text)
     book.add({ kind: 'stored', task: whole })
-    // What its owner can read and the store cannot show: its questions, and in the end its result.
+    // The owner of a task can read what the store cannot show: its questions, and in the end its result.
     const shown = OPEN.includes(task.status) ? task.openKeys.join() : task.status
     if (shown !== '' && asked.get(task.id) !== shown) {
       // Another caller's task stays unread; what it waits for is shown all the same.

@@ -1,4 +1,4 @@
-/** What the supervisor of the console knows, and what it sends to the page: one numbered list of events. */
+/** The events of the console's supervisor, which it also sends to the page: one numbered list. */
 
 import type { EventDelivery } from 'rondo'
 import type { Development, TracedOperation, UnendedRound } from 'rondo/internal'
@@ -74,7 +74,7 @@ export interface InstanceView {
   readonly name: string
   readonly pid?: number
   readonly state: 'starting' | 'up' | 'draining' | 'down'
-  /** Why it is down, or what a reload reported. */
+  /** The reason why it is down, or the report of a reload. */
   readonly note?: string
 }
 
@@ -95,7 +95,7 @@ export interface SeenExchange {
   /** Parsed bodies; absent if they are not JSON, or too large to show. */
   readonly request?: Message
   readonly response?: Message
-  /** Who sent it: a client, or an action of the console. */
+  /** The sender: a client, or an action of the console. */
   readonly by: 'client' | 'console'
   /** The fault that was injected. */
   readonly fault?: string
@@ -121,7 +121,7 @@ export const ACTION_KINDS = [
 
 export type ActionKind = (typeof ACTION_KINDS)[number]
 
-/** What should happen: shown before the action, and compared with what happens. */
+/** The expected outcome: shown before the action, and compared with what happens. */
 export const EXPECTED: Readonly<Record<ActionKind | 'kill-instance', string>> = {
   kill: 'The call lives in its state, not in the process: its next round runs on another instance',
   'kill-instance': 'The process is gone at once; open calls continue on the others',
@@ -146,11 +146,11 @@ export interface Action {
   readonly flow?: string
   readonly instance?: string
   readonly expected: string
-  /** What is being done, while that takes time. */
+  /** The step that is under way, while that takes time. */
   readonly phase?: string
   /** Absent while it waits, for example for the next round of the flow. */
   readonly happened?: string
-  /** Whether what happened is what was expected. */
+  /** True if the outcome is the expected one. */
   readonly ok?: boolean
 }
 
@@ -170,7 +170,7 @@ export type SupervisorMessage =
   | { readonly kind: 'look' }
   | { readonly kind: 'deliver'; readonly id: number; readonly hook: string; readonly event: unknown }
 
-/** What became of an event, as `server.deliver` says; or why that is not known. */
+/** The outcome of an event, as `server.deliver` reports it; or why that is not known. */
 export type DeliveryReport = EventDelivery | { readonly kind: 'failed'; readonly problem: string }
 
 export function sayDelivery(delivery: EventDelivery): string {
@@ -188,7 +188,7 @@ export function sayDelivery(delivery: EventDelivery): string {
   }
 }
 
-/** What a file exports: under which name, whether as a function, and created with which package. */
+/** The export of a file: under which name, whether as a function, and created with which package. */
 export interface Served {
   readonly exported: { readonly name: string; readonly isFunction: boolean }
   readonly isOfficial: boolean

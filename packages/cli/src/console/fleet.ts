@@ -35,7 +35,7 @@ export interface LocalFleet {
   /** The next instance in turn, except `avoid`; or the one named `only`, if it is up. */
   pick(choice?: { readonly avoid?: string; readonly only?: string }): Up | undefined
   views(): readonly InstanceView[]
-  /** What the file exports; undefined until an instance is up. */
+  /** The export of the file; undefined until an instance is up. */
   served(): Served | undefined
   /** The tasks in the stores of the instances, one list for each; an instance that is busy has an empty one. */
   look(): readonly Promise<readonly StoredTask[] | undefined>[]
@@ -65,7 +65,7 @@ interface Slot {
   port?: number
   state: InstanceView['state']
   note?: string
-  /** Why the process of this slot is about to exit. */
+  /** The reason for which the process of this slot is about to exit. */
   intent?: 'kill' | 'replace'
   /** Consecutive exits without a request. */
   crashes: number

@@ -94,7 +94,7 @@ process.on('message', (message: SupervisorMessage) => {
     .then((delivery) => send({ kind: 'delivered', id, delivery }))
 })
 
-/** How long calls in flight may take while the process stops. */
+/** The time that calls in flight may take while the process stops. */
 const GRACE_MS = 8_000
 
 const MAX_BODY = 4 * 1024 * 1024

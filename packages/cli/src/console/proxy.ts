@@ -24,7 +24,7 @@ import {
 } from './event.ts'
 import type { LocalFleet, Up } from './fleet.ts'
 
-/** What happens to the next round of a flow. */
+/** The fault for the next round of a flow. */
 export interface Fault {
   readonly kind: 'elsewhere' | 'lose' | 'twice' | 'reword'
   /** The instance that must not serve it. */
@@ -41,7 +41,7 @@ export interface ConsoleProxy {
   headersOf(exchange: string): Readonly<Record<string, string>>
   /** The headers of the request with which a task began: those of its owner. */
   headersOfTask(id: string): Readonly<Record<string, string>>
-  /** How often clients have polled a task. */
+  /** The number of times that clients have polled a task. */
   pollsOf(id: string): { readonly count: number; readonly at: number } | undefined
   /** Arms a fault for the next round of a flow. */
   arm(flow: string, fault: Fault): void

@@ -29,7 +29,7 @@ export interface WebParts {
   readonly proxy: ConsoleProxy
   readonly act: Act
   readonly calls: Calls
-  /** What the page shows besides events. */
+  /** The data that the page shows besides events. */
   status(): object
 }
 

@@ -1,5 +1,5 @@
 /**
- * What the checks of the doctor use. A probe sends messages to a server unchanged, valid or not, and returns what comes back. A
+ * The tools of the doctor's checks. A probe sends messages to a server unchanged, valid or not, and returns what comes back. A
  * finding is one verdict per check, with advice if something is wrong. A target calls a tool that asks, on the server under examination:
  * every attack starts a call, changes what goes back, and declines the questions, since a server that accepts the state shows it by
  * continuing, and declining does the least harm. If the first round has no state, its questions are answered once, with made-up values
@@ -30,7 +30,7 @@ export interface ProbeReply {
   readonly headers?: IncomingHttpHeaders
   /** The JSON-RPC response, if there was one. */
   readonly message?: Readonly<Record<string, unknown>>
-  /** Why there is no response at all. */
+  /** The reason why there is no response at all. */
   readonly problem?: string
 }
 
@@ -168,9 +168,9 @@ export interface DoctorFinding {
   /** Stable, for scripts. */
   readonly id: string
   readonly verdict: Verdict
-  /** What the check observed. */
+  /** The observation of the check. */
   readonly detail: string
-  /** What to do about it; for a skipped check, how to run it. */
+  /** The remedy; for a skipped check, the way to run it. */
   readonly advice?: string
 }
 

@@ -223,7 +223,7 @@ function checkResult({ resultType, ttlMs, cacheScope }: Readonly<Record<string, 
   )
 }
 
-/** How many problems of tools are shown. */
+/** The number of problems of tools that are shown. */
 const MAX_PROBLEMS = 20
 
 export function checkTools(tools: readonly unknown[]): DoctorFinding {

@@ -27,9 +27,9 @@ interface StateExam extends ProbeTarget {
   readonly otherArguments?: Readonly<Record<string, unknown>>
   /** Another tool that asks. */
   readonly otherTool?: ToolRequest
-  /** The same server, connected to as another user. */
+  /** The server, connected to as another user. */
   readonly otherUser?: Client
-  /** How long to wait before using a state, to see it expire. */
+  /** The time to wait before using a state, to see it expire. */
   readonly waitMs?: number
   readonly now: () => number
 }
@@ -37,7 +37,7 @@ interface StateExam extends ProbeTarget {
 interface Exam extends StateExam {
   /** A first round with a state. */
   readonly first: ToolRound
-  /** What declining a question with a genuine state leads to. */
+  /** The outcome of declining a question with a genuine state. */
   readonly honest: AttackOutcome
   /** The outcomes of all attacks. */
   readonly seen: AttackOutcome[]
@@ -45,9 +45,9 @@ interface Exam extends StateExam {
 
 interface AttackNotes {
   readonly id: string
-  /** What was tried, as in "other arguments". */
+  /** The attempt, as in "other arguments". */
   readonly tried: string
-  /** What is wrong if the server accepts it. */
+  /** The problem if the server accepts it. */
   readonly fault: string
   readonly advice: string
   /** The verdict if the server accepts it. Default: fail. */

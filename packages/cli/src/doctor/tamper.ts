@@ -70,7 +70,7 @@ export function respellings(state: string, readable: Readable | undefined): stri
   ])
 }
 
-/** The same JSON, written differently. */
+/** Returns other spellings of the same JSON. */
 function rewrites(readable: Readable | undefined): string[] {
   const value = readable?.value
   if (readable === undefined || typeof value !== 'object' || value === null) return []
@@ -103,7 +103,7 @@ function unique(state: string, others: readonly string[]): string[] {
 }
 
 /**
- * What the holder of a `requestState` can read in it: JSON, JSON in base64, JSON in one of several parts separated by dots
+ * The content of a `requestState` that its holder can read: JSON, JSON in base64, JSON in one of several parts separated by dots
  * (perhaps signed), or plain text. Other readable encodings are not detected.
  */
 export interface Readable {
