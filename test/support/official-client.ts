@@ -93,6 +93,7 @@ function request(
   args: Readonly<Record<string, unknown>>,
 ): Promise<unknown> {
   if (method === 'tools/call') return client.callTool({ name: target, arguments: args })
-  if (method === 'prompts/get') return client.getPrompt({ name: target })
+  if (method === 'prompts/get')
+    return client.getPrompt({ name: target, arguments: { ...args } as Record<string, string> })
   return client.readResource({ uri: target })
 }

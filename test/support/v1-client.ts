@@ -73,6 +73,7 @@ async function run(client: Client, { method, target, args = {} }: Call) {
 
 function request(client: Client, method: Scenario['method'], target: string, args: Answer): Promise<unknown> {
   if (method === 'tools/call') return client.callTool({ name: target, arguments: { ...args } })
-  if (method === 'prompts/get') return client.getPrompt({ name: target })
+  if (method === 'prompts/get')
+    return client.getPrompt({ name: target, arguments: { ...args } as Record<string, string> })
   return client.readResource({ uri: target })
 }

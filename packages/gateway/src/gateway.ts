@@ -9,12 +9,14 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
+import type { ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
 import { type Catalog, createCatalog } from './catalog.ts'
 import { createHandles, HANDLE_TOOL, type Handles, handleResult } from './handle.ts'
 import { createHeldCalls } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
+import { createSentRounds, type Sealer } from './sent.ts'
 import { callerKey, createUpstream, reasonOf, type Upstream } from './upstream.ts'
 
 /** What is known of an upstream. */
@@ -74,6 +76,11 @@ export function createGateway(options: GatewayOptions): Gateway {
   )
   const held = createHeldCalls(limits, clock)
   const several = upstreams.length > 1
+  let extension: ExtensionHost | undefined
+  const sealer: Sealer = {
+    seal: (purpose, data) => attached(extension).seal(purpose, data),
+    open: (purpose, sealed) => attached(extension).open(purpose, sealed),
+  }
   const handles = options.ask && createHandles(clock)
   if (handles) declareStatus(server, handles)
   const passing: Passing = {
@@ -83,6 +90,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     policies: options.onRound === undefined ? [noSecretsInForms()] : [options.onRound].flat(),
     labels: several,
     stored: options.store !== undefined,
+    sent: options.store?.records && createSentRounds(options.store.records, sealer),
     instance: randomBytes(9).toString('base64url'),
     clock,
     handles,
@@ -92,6 +100,10 @@ export function createGateway(options: GatewayOptions): Gateway {
   const seen = createSeen(options.onClient)
   server.use({
     name: 'gateway',
+    attach(host) {
+      extension = host
+      return undefined
+    },
     async around(call, next) {
       seen(call)
       const open = new Set<string>()
@@ -164,6 +176,11 @@ export function createGateway(options: GatewayOptions): Gateway {
       await close()
     },
   }
+}
+
+function attached(host: ExtensionHost | undefined): ExtensionHost {
+  if (host === undefined) throw new TypeError('The gateway is not attached to its server.')
+  return host
 }
 
 /** Declares the tool with which a model gets the result of a call that outlived its request. */

@@ -222,7 +222,12 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
         return past.step ?? { kind: 'lost', reason: past.reason }
       }
       held.line = line
-      for (const [key, response] of Object.entries(answers ?? {})) held.open.get(key)?.answer(response)
+      for (const [key, response] of Object.entries(answers ?? {})) {
+        const open = held.open.get(key)
+        const answer = open && toAnswer(open.request, response)
+        // What is no answer is asked for again.
+        if (answer) open.answer(answer)
+      }
       return wait(held, signal)
     },
     cancel(id) {
@@ -237,6 +242,21 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
         )
     },
   }
+}
+
+const ACTIONS = new Set<unknown>(['accept', 'decline', 'cancel'])
+
+/** The response as our client passes it on; undefined if it is none to this question. */
+function toAnswer(request: InputRequest, response: InputResponse): InputResponse | undefined {
+  const given = response as Readonly<Record<string, unknown>>
+  if (typeof given !== 'object' || given === null) return undefined
+  if (request.method === 'roots/list') return Array.isArray(given.roots) ? response : undefined
+  if (request.method === 'sampling/createMessage')
+    return typeof given.role === 'string' ? response : undefined
+  if (!ACTIONS.has(given.action)) return undefined
+  const isForm = request.params.mode !== 'url'
+  if (!isForm || given.action !== 'accept') return { action: given.action as 'accept' }
+  return typeof given.content === 'object' && given.content !== null ? response : undefined
 }
 
 /** A held call was ended by the gateway. The message is for the caller. */

@@ -31,6 +31,7 @@ import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type Handles, handleResult } from './handle.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
+import type { SentRounds } from './sent.ts'
 import {
   type Connection,
   callerKey,
@@ -57,6 +58,8 @@ export interface Passing {
   readonly clock: Clock
   /** Keeps calls beyond the time that hosts give them. */
   readonly handles?: Handles
+  /** Keeps rounds of pushed calls from being sent twice. Absent without a store. */
+  readonly sent?: SentRounds
   onHeld(id: string): void
   /** The call goes on without its request. */
   onDetached(): void
@@ -175,7 +178,7 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Drive
   let answers = foreign(ctx.inputResponses, state?.l)
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
     const step = await advance({ ...round, state, answers })
-    if (step.kind === 'result') return { kind: 'result', result: withoutHop(step.result) }
+    if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
     const questions = await vet(passing, passed, ctx, step.questions)
     const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
     const given = local.length > 0 ? await askHere(round, local) : undefined
@@ -313,10 +316,21 @@ async function advance(one: Advance): Promise<Step> {
     const connection = await upstream.connection(ctx.principal, one.kinds)
     if (state !== undefined && state.r !== connection.revision)
       throw changed(upstream, state.r, connection.revision)
-    return connection.rounds ? await sendRound(one, connection) : await hold(one, connection)
+    if (!connection.rounds) return await hold(one, connection)
+    return await sendOnce(one, () => sendRound(one, connection))
   } catch (error) {
     throw toFailure(passed, error, one.signal)
   }
+}
+
+/** Sends a later round of a pushed call once, whichever instance runs it. What changes nothing may be sent again. */
+function sendOnce({ passing, passed, ctx }: Advance, send: () => Promise<Step>): Promise<Step> {
+  const { sent } = passing
+  const { readOnlyHint, idempotentHint } = passed.annotations
+  const isHarmless = readOnlyHint === true || idempotentHint === true
+  if (sent === undefined || hasRounds(ctx.protocolVersion) || ctx.round === 1 || isHarmless) return send()
+  const owner = callerKey(ctx.principal)
+  return sent.once({ flow: ctx.flow, round: ctx.round, upstream: passed.upstream.name, owner }, send)
 }
 
 const UNSUPPORTED_VERSION = -32022
@@ -437,6 +451,13 @@ function onward({ name }: Upstream, meta: Result): Result {
     ([key]) => !key.startsWith('io.modelcontextprotocol/') && key !== 'progressToken' && key !== HOPS,
   )
   return { ...Object.fromEntries(own), [HOPS]: hops }
+}
+
+/** Says how long the content of a resource may be cached: not at all where its upstream does not say. Callers share nothing. */
+function withHint({ upstream, request }: Passed, result: Result): Result {
+  if (request.method !== 'resources/read') return result
+  const isOwn = upstream.options.credentials !== undefined
+  return { ttlMs: 0, cacheScope: 'private', ...result, ...(isOwn && { cacheScope: 'private' }) }
 }
 
 const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
