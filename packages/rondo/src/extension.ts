@@ -10,3 +10,11 @@ export type {
   MethodHandler,
 } from './serve/extension.ts'
 export type { Route } from './serve/port.ts'
+export type {
+  Approval,
+  ApprovalOptions,
+  ApprovalRequest,
+  ApprovalVerdict,
+  Approver,
+  Decision,
+} from './tool/approval.ts'

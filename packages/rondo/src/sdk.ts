@@ -2,6 +2,8 @@
 
 export type { EventDelivery, HookView } from './carry/task/hook.ts'
 export {
+  ApprovalDenied,
+  ApprovalExpired,
   EventExpired,
   EventRejected,
   InputCancelled,

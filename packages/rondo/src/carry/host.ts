@@ -21,6 +21,7 @@ import type {
 } from '../seal/state.ts'
 import type { BlobStore, OnceStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
+import type { Approver } from '../tool/approval.ts'
 import type { CallStep } from './around.ts'
 
 export interface StoredLimits extends StateLimits {
@@ -177,6 +178,8 @@ export interface FlowHost {
     /** Whether the log has already said that the store fails. If not, the caller says so, in its own line. */
     isSaid(): boolean
   }
+  /** Asks people for decisions. Set by the extension that does. */
+  readonly approver?: Approver
   /** The time for which a worker without a heartbeat keeps its leases in the store. */
   readonly leaseMs: number
   /** Keeps single-use records, and journals too large for a token. */

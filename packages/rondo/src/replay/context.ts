@@ -20,6 +20,7 @@ import type {
   StepInfo,
   Within,
 } from '../tool/context.ts'
+import { approve } from './approve.ts'
 import { ask } from './ask.ts'
 import { openHook } from './hook.ts'
 import { openOffer } from './offer.ts'
@@ -140,6 +141,8 @@ class RunContext implements Context {
     this.#operate('sleep', key, async () => sleepUntil(this.#run, key, date))
   readonly hook = ((key: string, options?: HookOptions<Schema>) =>
     this.#operate('hook', key, () => openHook(this.#run, key, options))) as Context['hook']
+  readonly approve: Context['approve'] = (key, options) =>
+    operate(this.#run, `approval "${String(key)}"`, () => approve(this.#run, key, options), 'question')
   readonly offer: Context['offer'] = (key, question) => {
     throwIfNested(this.#run, `offer "${String(key)}"`)
     assertCall('offer', key, question)

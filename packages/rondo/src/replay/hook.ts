@@ -43,7 +43,7 @@ export async function openHook(
   const limit =
     within === undefined ? undefined : checkDuration(`The time limit of "${key}" (within)`, within)
   const compiled = schema === undefined ? undefined : compileEvent(schema, run.limits)
-  if (!hooks) return leaveFor(run, key)
+  if (!hooks) return leaveFor(run, `the hook "${key}"`, key)
   if (limit !== undefined && !run.record.find(key)) {
     const due = run.record.deadline(eventName(key)) ?? run.platform.now() + limit
     if (outlivesTask(run, `The hook "${key}" is open (within)`, due)) return new Promise(() => {})
@@ -69,10 +69,10 @@ interface OpenHook {
 }
 
 /** Continues as a task, where the handler comes here again; ends the call if it cannot. */
-function leaveFor(run: RunState, key: string): Promise<never> {
+export function leaveFor(run: RunState, what: string, key: string): Promise<never> {
   const { possible, whyNot = needsTask } = run.background
   if (possible) run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
-  else run.turn.refuse(whyNot(`the hook "${key}"`))
+  else run.turn.refuse(whyNot(what))
   return new Promise(() => {})
 }
 

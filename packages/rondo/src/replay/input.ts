@@ -14,6 +14,7 @@ import type {
   JsonSchema,
   LogLevel,
 } from '../protocol/wire.ts'
+import type { ApprovalRequest, ApprovalVerdict } from '../tool/approval.ts'
 import type { Context } from '../tool/context.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
 import type { MoveReason, OpenQuestion } from './run-state.ts'
@@ -37,6 +38,8 @@ export interface ReplayInput {
   readonly background: Background
   /** Opens hooks for events from outside. Absent unless the run is a task. */
   readonly hooks?: Hooks
+  /** Asks people for decisions. Absent unless the run is a task. */
+  readonly approvals?: Approvals
   /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   inputResponses(): InputResponses | undefined
@@ -149,6 +152,23 @@ export interface Hooks {
   ): Promise<string>
   /** Resolves when the hook takes no more events, and an event that it took before has arrived. */
   close(key: string): Promise<void>
+}
+
+/** What is asked, apart from what the carrier knows. */
+export type AskedApproval = Omit<ApprovalRequest, 'id' | 'flow' | 'task' | 'tool' | 'args' | 'caller'>
+
+/** Asks people, where that is possible: in a task. */
+export interface Approvals {
+  /** The tool, its arguments and the caller, as they enter the digest. */
+  readonly bound: unknown
+  /** Whether there is anybody to ask. */
+  available(): boolean
+  open(id: string, asked: AskedApproval): Promise<void>
+  use(id: string, attempt: number, expired: boolean): Promise<ApprovalVerdict>
+  /** The run waits for this hook: `what` says so in the status of the task. */
+  waits(hook: string, what: string): void
+  /** The handler learns a verdict, in this run or again. */
+  learned(verdict: 'approved' | 'denied'): void
 }
 
 /** The rules for sleeps in a run. */

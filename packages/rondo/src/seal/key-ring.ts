@@ -17,7 +17,7 @@
  * holder 4: A first load that fails is retried by the next `ready()`.
  */
 
-import { createSecretKey, hash, type KeyObject, randomBytes } from 'node:crypto'
+import { createSecretKey, hash, hkdfSync, type KeyObject, randomBytes } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { misuse } from '../errors.ts'
 
@@ -100,6 +100,17 @@ export function generateKey(name: string = randomBytes(4).toString('hex')): stri
 const NAME_CHARACTERS = 'A-Z a-z 0-9 . _ -'
 const KEY_FORM = '"name:secret", the secret being 32 random bytes in base64'
 
+const idOf = (name: string): number => hash('sha256', name, 'buffer').readUInt32BE(0)
+
+/** Derives 32 bytes from each key, the one that seals first. `label` says what for; nothing else is derived with this salt. */
+export function deriveFromRing(ring: KeyRing, label: string): { name: string; secret: Uint8Array }[] {
+  return ring.names.flatMap((name) => {
+    const key = ring.find(idOf(name))
+    if (key === undefined) return []
+    return [{ name, secret: new Uint8Array(hkdfSync('sha256', key.secret, 'rondo derived key', label, 32)) }]
+  })
+}
+
 function toRingKey({ name, secret }: KeyMaterial, index: number): RingKey {
   if (!NAME.test(name)) {
     throw misuse(`The name of key ${index + 1} must have 1 to 64 characters of ${NAME_CHARACTERS}`)
@@ -110,7 +121,7 @@ function toRingKey({ name, secret }: KeyMaterial, index: number): RingKey {
   if (new Set(secret).size < MIN_DIFFERENT_BYTES) {
     throw misuse(`The secret of key ${index + 1} is not random. Make one with "openssl rand -base64 32"`)
   }
-  return { name, id: hash('sha256', name, 'buffer').readUInt32BE(0), secret: createSecretKey(secret) }
+  return { name, id: idOf(name), secret: createSecretKey(secret) }
 }
 
 function parseEntry(entry: string, index: number): KeyMaterial {

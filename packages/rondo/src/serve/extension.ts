@@ -4,13 +4,15 @@
  */
 
 import type { CallFacts, CallReply } from '../carry/around.ts'
-import type { EventDelivery } from '../carry/task/hook.ts'
+import type { EventDelivery, HookView } from '../carry/task/hook.ts'
 import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Principal } from '../protocol/call.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
+import { deriveFromRing } from '../seal/key-ring.ts'
 import type { EngineStore, Store } from '../store/store.ts'
+import type { Approver } from '../tool/approval.ts'
 import type { OpenHost } from './host.ts'
 import type { Route, ServedExtensions } from './port.ts'
 
@@ -30,6 +32,8 @@ export interface Extension {
    * Returns the reply of `next`, or another one. The extension that was used first is the outermost.
    */
   around?(call: CallFacts, next: () => Promise<CallReply>): Promise<CallReply>
+  /** Asks people for the decisions that handlers wait for with `ctx.approve`. One extension of a server may have it. */
+  readonly approver?: Approver
   /** Called once, by `server.use`. The function that it returns runs when the server closes. */
   attach?(host: ExtensionHost): undefined | (() => void | Promise<void>)
 }
@@ -56,6 +60,8 @@ export interface MethodCall {
 export interface ExtensionHost {
   /** The server's name. */
   readonly name: string
+  /** The audience of the server: what extensions keep in a store that several servers share belongs to it. */
+  readonly tenant: string
   /** Absent if the server has no store. */
   readonly store?: Store | EngineStore
   /** Returns the time in milliseconds since the epoch. */
@@ -71,6 +77,13 @@ export interface ExtensionHost {
   open(purpose: string, sealed: string): Promise<Uint8Array | undefined>
   /** Delivers an event to a hook, like `server.deliver`. */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
+  /** Returns what is known about a hook, like `server.hook`. */
+  hook(hookId: string): Promise<HookView>
+  /**
+   * Derives 32 bytes from each of the server's keys, the one that seals first. They depend on the name of the extension, the purpose
+   * and the audience, and are the same on every instance.
+   */
+  derive(purpose: string): Promise<readonly { readonly name: string; readonly secret: Uint8Array }[]>
 }
 
 /** The extensions of one server. */
@@ -86,6 +99,7 @@ interface ExtensionsOptions {
   readonly host: OpenHost
   readonly name: string
   readonly deliver: ExtensionHost['deliver']
+  readonly hook: ExtensionHost['hook']
   /** Paths that routes must not hide, by what they serve. */
   readonly reserved: Readonly<Record<string, string | undefined>>
 }
@@ -100,10 +114,12 @@ const PARTS = defineOptions('server.use', {
   routes: unchecked(),
   methods: unchecked(),
   around: unchecked(),
+  approver: unchecked(),
   attach: unchecked(),
 } satisfies OptionsOf<Extension>)
 
-export function createExtensions({ host, name, deliver, reserved }: ExtensionsOptions): Extensions {
+export function createExtensions(options: ExtensionsOptions): Extensions {
+  const { host, reserved } = options
   const names = new Set<string>()
   const routes = new Map<string, Route>()
   const owners = new Map<string, string>()
@@ -166,6 +182,8 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
       for (const [method, handler] of Object.entries(ownMethods)) assertMethod(owner, method, handler)
       if (extension.around !== undefined) assertHandler(owner, 'step around', extension.around)
       if (extension.attach !== undefined) assertHandler(owner, 'function attach', extension.attach)
+      if (extension.approver !== undefined && host.approver !== undefined)
+        throw misuse(`Another extension asks for approvals already: "${owner}" cannot do so too.`)
       names.add(owner)
       for (const [path, route] of Object.entries(ownRoutes)) {
         routes.set(path, route)
@@ -175,7 +193,8 @@ export function createExtensions({ host, name, deliver, reserved }: ExtensionsOp
       assertVisible(reserved)
       if (extension.around)
         host.steps.push({ name: owner, run: (call, next) => extension.around?.(call, next) ?? next() })
-      const close: unknown = extension.attach?.(hostOf(host, owner, name, deliver))
+      const close: unknown = extension.attach?.(hostOf(options, owner))
+      if (extension.approver) host.approver = extension.approver
       if (typeof close === 'function') closers.push({ owner, value: close as () => void })
     },
     freeze() {
@@ -251,16 +270,12 @@ function isBelow(path: string, route: string): boolean {
 /** Longer sealed text is refused unread. */
 const MAX_SEALED = 16 * 1024 * 1024
 
-function hostOf(
-  host: OpenHost,
-  extension: string,
-  name: string,
-  deliver: ExtensionHost['deliver'],
-): ExtensionHost {
+function hostOf({ host, name, deliver, hook }: ExtensionsOptions, extension: string): ExtensionHost {
   const placeOf = (purpose: string): string =>
     JSON.stringify(['extension', extension, purpose, host.audience])
   return {
     name,
+    tenant: host.audience,
     store: host.store,
     now: host.platform.now,
     log: (message, error) => host.log({ event: 'extension', extension, message, error }),
@@ -274,5 +289,10 @@ function hostOf(
       return opened.kind === 'open' ? opened.plaintext : undefined
     },
     deliver,
+    hook,
+    async derive(purpose) {
+      await host.keys.ready()
+      return deriveFromRing(host.keys.ring, placeOf(purpose))
+    },
   }
 }

@@ -28,6 +28,7 @@ import { deriveBytes, digest } from '../seal/envelope.ts'
 import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
+import type { Approver } from '../tool/approval.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
 import {
@@ -50,6 +51,8 @@ export interface OpenHost extends FlowHost {
   /** Extensions add to it. */
   readonly steps: CallStep[]
   readonly store: ServerOptions['store']
+  /** Set by an extension, before the first request. */
+  approver?: Approver
   /** Sets `draining`, and calls the listeners. */
   drain(): void
   /** Stops timers. */

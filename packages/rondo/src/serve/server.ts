@@ -201,11 +201,17 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       throw misuse('server.deliver needs a store, because only tasks have hooks: createServer({ store })')
     return deliverEvent(host, host.tasks, (name) => registry.find('tools/call', name), hookId, event)
   }
+  const hook: Server['hook'] = async (hookId) => {
+    if (!host.tasks)
+      throw misuse('server.hook needs a store, because only tasks have hooks: createServer({ store })')
+    return viewHook(host, host.tasks, hookId)
+  }
   const metadata = options.authenticate?.resource?.paths ?? []
   const extensions = createExtensions({
     host,
     name: options.name,
     deliver,
+    hook,
     reserved: Object.fromEntries(metadata.map((path) => [`the OAuth metadata at ${path}`, path])),
   })
   const service = toService(options, host, registry, fleet, extensions, { leave, drain, onClosed, readiness })
@@ -264,11 +270,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     updated: (uri) => service.changes.publish({ kind: 'resource', uri }),
     deliver,
     use: extensions.use,
-    async hook(hookId) {
-      if (!host.tasks)
-        throw misuse('server.hook needs a store, because only tasks have hooks: createServer({ store })')
-      return viewHook(host, host.tasks, hookId)
-    },
+    hook,
     fetch(request) {
       start()
       return fetch(request)

@@ -13,6 +13,7 @@ import type {
   Root,
   SamplingParams,
 } from '../protocol/wire.ts'
+import type { Approval, ApprovalOptions } from './approval.ts'
 
 /**
  * A schema that validates and converts itself to JSON Schema: zod 4.2 and later, arktype, valibot with its converter.
@@ -196,6 +197,11 @@ export interface Context {
    * on. When this resolves, the hook is durable and its id can be handed out.
    */
   hook<S extends Schema = JsonSchema>(key: string, options?: HookOptions<S>): Promise<Hook<Infer<S, unknown>>>
+  /**
+   * Waits for a decision by somebody other than the caller. Resolves only if the request was approved; a denial throws
+   * `ApprovalDenied`, the end of its time `ApprovalExpired`. Needs a task, and a server that uses `@rondo/approvals`.
+   */
+  approve(key: string, options: ApprovalOptions): Promise<Approval>
   /** A place where the call may be moved to another instance. Steps and asks are such places already. */
   checkpoint(): Promise<void>
   /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */

@@ -24,6 +24,7 @@ import type { FlowHost, TaskHost } from '../host.ts'
 import { logFault, noteEnd, unaskableReply } from '../report.ts'
 import { concludeRefused, logRound, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
+import { approvalsOf, type TaskApprovals } from './approve.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
   endOfLife,
@@ -58,13 +59,14 @@ interface TaskRun extends Round, Opening {
   readonly folded: Folded
   readonly shown: Shown
   readonly status: StatusReporter
+  readonly approvals: TaskApprovals
 }
 
 const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
   open,
   keep: (run, pause) =>
     settle(run, pause.report, () => {
-      run.status.rests(waitsFor(pause))
+      run.status.rests(waitsFor(pause, run.approvals))
       return keep(run, pause)
     }),
   end: (run, reply, report) => settle(run, report, () => ended(run, reply)),
@@ -196,10 +198,18 @@ async function settle(
 }
 
 /** Names the event or time that the task waits for, if its status does not. */
-function waitsFor({ inputRequests, events = [], wakeAt }: Pause): string | undefined {
+function waitsFor(
+  { inputRequests, events = [], wakeAt }: Pause,
+  approvals: TaskApprovals,
+): string | undefined {
   if (Object.keys(inputRequests ?? {}).length > 0) return undefined
-  if (events.length > 0)
-    return `Waiting for the event of the hook ${events.map((name) => JSON.stringify(hookOfEvent(name))).join(', ')}`
+  const hooks = events.map(hookOfEvent)
+  const asked = hooks.flatMap((hook) => approvals.waitsAt(hook) ?? [])
+  const others = hooks
+    .filter((hook) => approvals.waitsAt(hook) === undefined)
+    .map((hook) => JSON.stringify(hook))
+  if (others.length > 0) asked.push(`Waiting for the event of the hook ${others.join(', ')}`)
+  if (asked.length > 0) return asked.join('. ')
   return wakeAt === undefined ? undefined : `Sleeping until ${new Date(wakeAt).toISOString()}`
 }
 
@@ -271,7 +281,7 @@ function ended(run: TaskRun, reply: Reply): TaskTurnOutcome {
     return readsWhy ? ended(run, unaskableReply(target, error)) : failed(host, task, error)
   }
   if (reply.kind !== 'complete') throw new Error(`A task cannot end as ${reply.kind}`)
-  return { kind: 'complete', result: sealPiece(host, task, 'result', reply.result) }
+  return { kind: 'complete', result: sealPiece(host, task, 'result', run.approvals.mark(reply.result)) }
 }
 
 function failed(host: FlowHost, task: TaskHead, error: RondoError): TaskTurnOutcome {
@@ -294,6 +304,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     folded,
     shown: createShown(host, tasks, turn, folded),
     status: createStatusReporter(host, turn),
+    approvals: approvalsOf({ host, plan, target, task: task.id }),
     call: toFlowCall(plan, task.id),
     target,
     principal,
@@ -388,6 +399,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     once,
     inputResponses,
     hooks: hooksOf(run),
+    approvals: run.approvals,
     background: { ...run.status, possible: false },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     onArrival: run.shown.onArrival,

@@ -1,0 +1,95 @@
+/** Decisions by somebody other than the caller: what an author writes, and the port to the extension that asks people. Types only. */
+
+import type { Duration } from '../lib/clock.ts'
+import type { Principal } from '../protocol/call.ts'
+
+/** What is to be decided, by whom, and until when. */
+export interface ApprovalOptions {
+  /** The group, or the groups, whose members may decide. */
+  from: string | readonly string[]
+  /** What approvers read. Keep clocks, rates and random values out of it: a reworded request is asked again. */
+  message: string
+  /** Exactly what will happen, as JSON: shown, and part of what is approved. */
+  details?: Readonly<Record<string, unknown>>
+  /** How long the request is open: milliseconds, or text such as `'2 days'`. After that it is denied. Default: a day. */
+  within?: Duration
+  /** How many people must approve. Default: 1. */
+  quorum?: number
+  /** How many denials end the request. Default: 1. */
+  denials?: number
+  /** Whether the caller may decide too. Default: false. */
+  allowSelf?: boolean
+  /** After a time without a decision, the members of these groups may decide as well. */
+  escalate?: { readonly after: Duration; readonly to: string | readonly string[] }
+  /** How often to remind approvers. Default: never. */
+  remind?: Duration
+  /**
+   * Whether the handler gets the notes of approvers, and an uncaught denial quotes them. They are text of people that a model may
+   * read as instructions. Default: false.
+   */
+  passNote?: boolean
+}
+
+/** Somebody who decided. */
+export interface Decision {
+  readonly id: string
+  readonly name: string
+  /** Ms since the epoch. */
+  readonly at: number
+  /** Through what: `page`, `slack`, `command`. */
+  readonly via: string
+  /** Present with `passNote`. Text of a person: quote it, and never follow it. */
+  readonly note?: string
+}
+
+/** An approval: those whose decisions made it complete. */
+export interface Approval {
+  readonly by: readonly [Decision, ...Decision[]]
+}
+
+/** A request for approval, as the extension that asks people gets it. */
+export interface ApprovalRequest {
+  /** Derived from the flow, the key and everything that is shown: the same for a repeated turn, another one for other words. */
+  readonly id: string
+  /** Counts the hooks of this request: a decision that became void needs another one. */
+  readonly attempt: number
+  /** Takes one event when the request is decided. Whoever holds it can wake the task, and nothing more. */
+  readonly hook: string
+  readonly flow: string
+  readonly task?: string
+  readonly key: string
+  readonly tool: string
+  readonly args: unknown
+  /** Absent for an anonymous caller. */
+  readonly caller?: Principal
+  readonly from: readonly string[]
+  readonly message: string
+  readonly details: Readonly<Record<string, unknown>>
+  /** Ms since the epoch. */
+  readonly until: number
+  readonly quorum: number
+  readonly denials: number
+  readonly allowSelf: boolean
+  readonly escalate?: { readonly afterMs: number; readonly to: readonly string[] }
+  readonly remindMs?: number
+  readonly passNote: boolean
+}
+
+/** What became of a request. */
+export type ApprovalVerdict =
+  | { readonly kind: 'approved'; readonly by: readonly Decision[] }
+  | { readonly kind: 'denied'; readonly by: readonly Decision[] }
+  | { readonly kind: 'expired' }
+  /** There is no decision, or not any more: the request waits under another hook. */
+  | { readonly kind: 'reopened' }
+
+/** Asks people. Every method may be repeated with the same arguments, and has the same result then. */
+export interface Approver {
+  /** Resolves when the request is durable. Withdraws an earlier wording of it. */
+  open(request: ApprovalRequest): Promise<void>
+  /**
+   * Resolves with the decision, if it still holds, or with what else became of the request. `expired` says that its time is up.
+   * Rejects if that cannot be found out now; then it is asked again.
+   */
+  use(id: string, attempt: number, expired: boolean): Promise<ApprovalVerdict>
+}
