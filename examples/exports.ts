@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises'
 import { describe, it } from 'node:test'
 import { McpServer } from '@modelcontextprotocol/server'
+import { createApprovals, email, oidc, slack, verifyRecord, webhook } from '@rondo/approvals'
 import { createGateway } from '@rondo/gateway'
 import { createRestateStore } from '@rondo/restate'
 import {
@@ -18,6 +19,8 @@ import {
   storeControls,
 } from '@rondo/store-kit'
 import {
+  ApprovalDenied,
+  ApprovalExpired,
   type Context,
   createJsonLog,
   createServer,
@@ -113,6 +116,12 @@ export async function refused(ctx: Context, hook: Hook<unknown>) {
     // #endregion
     // #region InputExpired
     if (error instanceof InputExpired) return 'Booked any seat.'
+    // #endregion
+    // #region ApprovalDenied
+    if (error instanceof ApprovalDenied) return `${error.by[0]?.name} said no.`
+    // #endregion
+    // #region ApprovalExpired
+    if (error instanceof ApprovalExpired) return 'Nobody decided in time.'
     // #endregion
     // #region EventExpired
     if (error instanceof EventExpired) return 'Nobody paid in time.'
@@ -481,4 +490,42 @@ export function restate() {
   const server = createServer({ name: 'tables', version: '1.0.0', store })
   // #endregion
   return server
+}
+
+declare const directory: { members(group: string): string[] }
+declare const publicKey: string
+declare const entries: Parameters<typeof verifyRecord>[0]
+
+export async function approvals(server: Server, token: string, signingSecret: string) {
+  // #region createApprovals
+  const approvals = createApprovals({
+    url: 'https://tools.example/approvals',
+    login: oidc({ issuer: 'https://login.example', clientId: 'approvals' }),
+    groups: (name) => directory.members(name),
+  })
+  server.use(approvals)
+  // #endregion
+  // #region oidc
+  const login = oidc({
+    issuer: 'https://login.example',
+    clientId: 'approvals',
+    clientSecret: process.env.CLIENT_SECRET,
+  })
+  // #endregion
+  // #region webhook
+  const post = webhook({
+    url: 'https://chat.example/hooks/approvals',
+    secret: process.env.WEBHOOK_SECRET ?? '',
+  })
+  // #endregion
+  // #region email
+  const mail = email({ transport: 'smtps://approvals:secret@mail.example', from: 'approvals@example.com' })
+  // #endregion
+  // #region slack
+  const chat = slack({ token, signingSecret, channel: 'C0123456789' })
+  // #endregion
+  // #region verifyRecord
+  const { problems } = await verifyRecord(entries, { tenant: 'tools', keys: { '2026-07': publicKey } })
+  // #endregion
+  return { login, post, mail, chat, problems }
 }

@@ -20,7 +20,7 @@ const COMMAND = ['./dist/cli.js', './dist/serve-file.js', './dist/console/instan
 /** Files of `rondo` that run in threads of their own. */
 const THREADS = ['./dist/store/sqlite/thread-file.js']
 /** Packages on top of `rondo` have a README of their own. */
-const OWN_PAGES = ['cli', 'restate', 'store-kit', 'gateway'].map((name) =>
+const OWN_PAGES = ['approvals', 'cli', 'restate', 'store-kit', 'gateway'].map((name) =>
   join('packages', name, 'README.md'),
 )
 /** The folder into which the compiler has put the declarations of all packages. */

@@ -25,7 +25,7 @@ import { readRepository } from './support/repository.ts'
 const scratch = mkdtempSync(join(tmpdir(), 'rondo-dist-'))
 const project = join(scratch, 'project')
 /** The packages that are installed together: all but the one that creates projects. */
-const PACKAGES = ['rondo', 'cli', 'restate', 'store-kit', 'gateway']
+const PACKAGES = ['rondo', 'approvals', 'cli', 'restate', 'store-kit', 'gateway']
 const tarballs = new Map<string, string>()
 const packed = { tarball: '', files: [] as string[] }
 const bin = (name: string): string => resolve('node_modules/.bin', name)
@@ -445,6 +445,7 @@ describe('a consumer in TypeScript', () => {
       'rondo/testing',
       'rondo/sqlite',
       'rondo/postgres',
+      '@rondo/approvals',
       '@rondo/restate',
     ]
     expect(strictly('ES2022', 'node', ...specifiers)).toEqual({ status: 0, output: '' })

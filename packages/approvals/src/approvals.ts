@@ -1,0 +1,282 @@
+/** `createApprovals`: the options, and the parts put together as an extension of a server. */
+
+import { RondoError } from 'rondo'
+import type { Approver, CallFacts, Extension, ExtensionHost } from 'rondo/extension'
+import type { ApprovalStore, ChainEntry, ChainLink } from 'rondo/store'
+import { createDesk, type Desk, type Page, type RecordedHappening, taskLabel } from './desk.ts'
+import { createJobs, type Jobs, type Notice, type Notifier } from './jobs.ts'
+import { functionLogin, type LoginFunction, type OidcLogin, oidcLogin } from './login.ts'
+import { createPeople, type People, type PeopleOptions, PeopleUnavailable } from './people.ts'
+import { type Verification, verifyRecord } from './record.ts'
+import type { Channel, Request } from './request.ts'
+import type { SlackNotifier } from './slack.ts'
+import { createWeb, type Fetch, readBody, vote } from './web.ts'
+
+export interface ApprovalsOptions extends PeopleOptions {
+  /** The address of the inbox, as browsers see it. Its path is served beside the MCP endpoint. */
+  url: string
+  /** `oidc(…)`, or a function that tells who sent a request, for those behind a proxy that logs people in. */
+  login: OidcLogin | LoginFunction
+  /** How approvers hear of requests: `slack`, `email`, `webhook`, or a function of your own. */
+  notify?: readonly (Notifier | ((notice: Notice) => unknown))[]
+  /** Lets `rondo approvals approve` and `deny` decide, without a group. Default: false. */
+  operators?: boolean
+  /** How long closed requests are kept. The record is kept until it is pruned. Default: 90 days. */
+  keepMs?: number
+  /** How often to look for what is due, in ms. Default: 1000. */
+  pollMs?: number
+}
+
+/** Pass it to `server.use`. */
+export interface Approvals extends Extension {
+  /** Serves the pages, for a process of its own: call it with requests for `url` and below. */
+  fetch: Fetch
+  /** For operators: the requests and the record. Available once a server uses it. */
+  desk(): ApprovalsDesk
+}
+
+/** What an operator can see and do. */
+export interface ApprovalsDesk {
+  /** The audience of the server, to which the requests and the record belong. */
+  readonly tenant: string
+  get(id: string): Promise<Request | undefined>
+  /** Requests with any of these labels: `open`, `closed`, `group …`. The oldest first. */
+  list(labels: readonly string[], limit: number): Promise<Page>
+  /** What the record says about a request. Reads the whole record. */
+  history(id: string): Promise<readonly RecordedHappening[]>
+  entries(after: number, limit: number): Promise<readonly RecordedHappening[]>
+  /** Deletes the entries up to this number, and leaves a signed checkpoint. False if there is no such entry. */
+  prune(through: number): Promise<boolean>
+  /** The public keys that verify the record, by the names of the server's keys. */
+  publicKeys(): Promise<Readonly<Record<string, string>>>
+  /** Checks the whole record with the keys of this server. */
+  verify(head?: ChainLink): Promise<Verification>
+  /** Decides as an operator: only with `operators: true`. Returns a sentence that says what became of it. */
+  decide(id: string, approve: boolean, operator: string, note?: string): Promise<string>
+  /** Sends what is due now. */
+  drain(): Promise<void>
+}
+
+const DAY_MS = 86_400_000
+
+interface Parts {
+  readonly store: ApprovalStore
+  readonly host: ExtensionHost
+  readonly desk: Desk
+  readonly jobs: Jobs
+  readonly people: People
+  readonly fetch: Fetch
+}
+
+const KNOWN: Readonly<Record<keyof ApprovalsOptions, true>> = {
+  url: true,
+  login: true,
+  groups: true,
+  person: true,
+  notify: true,
+  operators: true,
+  keepMs: true,
+  pollMs: true,
+}
+
+/**
+ * Creates the approvals of a server: pages, login, messages and the record.
+ *
+ * @example
+ * ```ts
+ * const approvals = createApprovals({
+ *   url: 'https://tools.example/approvals',
+ *   login: oidc({ issuer: 'https://login.example', clientId: 'approvals' }),
+ *   groups: (name) => directory.members(name),
+ * })
+ * server.use(approvals)
+ * ```
+ */
+export function createApprovals(options: ApprovalsOptions): Approvals {
+  const url = readOptions(options)
+  const notifiers = readNotifiers(options.notify ?? [])
+  const path = url.pathname.replace(/\/$/, '')
+  if (path === '')
+    throw new TypeError(
+      'createApprovals needs a url with a path of its own, such as https://tools.example/approvals',
+    )
+  let parts: Parts | undefined
+  const attached = (): Parts => {
+    if (!parts)
+      throw new TypeError('Pass the result of createApprovals to server.use first: server.use(approvals)')
+    return parts
+  }
+  const fetch: Fetch = async (request) => attached().fetch(request)
+  const extension: Extension = {
+    name: 'approvals',
+    routes: { [path]: fetch },
+    approver: createApprover(attached),
+    async around(call, next) {
+      const reply = await next()
+      if (call.kind === 'request') await noticeCancel(attached(), call).catch(() => {})
+      return reply
+    },
+    attach(host) {
+      if (parts)
+        throw new TypeError('One result of createApprovals belongs to one server: create another one')
+      parts = assemble(options, { host, url, notifiers })
+      return () => parts?.jobs.stop()
+    },
+  }
+  const own = { fetch, desk: () => toOperatorDesk(attached(), options.operators === true) }
+  // Not enumerable: a server refuses parts of an extension that it does not know.
+  return Object.defineProperties(extension, {
+    fetch: { value: own.fetch },
+    desk: { value: own.desk },
+  }) as Approvals
+}
+
+interface Setting {
+  readonly host: ExtensionHost
+  readonly url: URL
+  readonly notifiers: readonly Notifier[]
+}
+
+function assemble(options: ApprovalsOptions, { host, url, notifiers }: Setting): Parts {
+  const store = storeOf(host)
+  const people = createPeople(options, options.operators === true)
+  const names = notifiers.map(({ name }) => name)
+  const { keepMs = 90 * DAY_MS, pollMs } = options
+  const desk = createDesk({ host, store, people, notifiers: names, keepMs, onDue: () => jobs.kick() })
+  const urlOf = (id: string): string => `${url.href.replace(/\/$/, '')}/r/${id}`
+  const jobs = createJobs({ host, store, desk, people, notifiers, urlOf, pollMs })
+  const login =
+    typeof options.login === 'function'
+      ? functionLogin(options.login)
+      : oidcLogin(options.login, { host, url })
+  const slacks = notifiers.filter((one): one is SlackNotifier => 'kind' in one && one.kind === 'slack')
+  const parts = { host, store, desk, people, jobs }
+  const callbacks = Object.fromEntries(
+    slacks.map((one) => [one.name, (request: globalThis.Request) => takeClick(parts, one, request)]),
+  )
+  return { ...parts, fetch: createWeb({ ...parts, login, url, callbacks }) }
+}
+
+function storeOf({ store }: ExtensionHost): ApprovalStore {
+  if (!store) throw new TypeError('Approvals need a store: createServer({ store, … })')
+  if (store.approvals) return store.approvals
+  throw new TypeError(
+    `Approvals cannot be kept in this store (${store.kind ?? 'of another kind'}), because it has no part for them: use createSqliteStore or createPostgresStore`,
+  )
+}
+
+/** The port of the runtime. What cannot be found out now is asked again. */
+function createApprover(attached: () => Parts): Approver {
+  return {
+    open: (request) => attached().desk.open(request),
+    async use(id, attempt, expired) {
+      const { desk, host } = attached()
+      try {
+        return await desk.use(id, attempt, expired)
+      } catch (error) {
+        if (!(error instanceof PeopleUnavailable)) throw error
+        host.log('Approvals: a decision cannot be checked, and is checked again', error)
+        throw new RondoError('STORE_UNAVAILABLE', 'the groups of approvers are not available', {
+          cause: error,
+        })
+      }
+    },
+  }
+}
+
+/** A call that was cancelled needs no decision any more. */
+async function noticeCancel({ desk, host }: Parts, call: CallFacts): Promise<void> {
+  const isTool = call.method === 'tools/call' && call.target === 'task_cancel'
+  const task = call.method === 'tasks/cancel' ? call.task : isTool ? call.args.taskId : undefined
+  if (typeof task !== 'string') return
+  const { requests } = await desk.list([taskLabel(task)], 50)
+  for (const { id, hook } of requests)
+    if ((await host.hook(hook)).kind === 'unknown') await desk.withdraw(id, 'ended')
+}
+
+async function takeClick(
+  parts: Omit<Parts, 'fetch'>,
+  notifier: SlackNotifier,
+  request: globalThis.Request,
+): Promise<Response> {
+  const { host, desk, people, jobs } = parts
+  const body = await readBody(request)
+  const click = body === undefined ? undefined : notifier.readClick(request.headers, body, host.now())
+  if (!click) return new Response('The request was not signed by Slack.', { status: 401 })
+  const say = (text: string) => Response.json({ response_type: 'ephemeral', replace_original: false, text })
+  const asked = await desk.get(click.id)
+  const identity = { kind: 'slack', issuer: 'slack', subject: click.user, name: click.name } as const
+  const standing = asked && (await people.standing(asked, identity))
+  if (!asked || !standing || standing.kind === 'stranger')
+    return say('Nothing was changed: you may not decide this.')
+  const { news } = await vote(parts, asked, standing, { approve: click.approve, via: 'slack' })
+  jobs.kick()
+  return say(news)
+}
+
+function toOperatorDesk({ desk, jobs, store }: Parts, operators: boolean): ApprovalsDesk {
+  const { tenant, get, list, history, entries, prune, publicKeys } = desk
+  return {
+    ...{ tenant, get, list, history, entries, prune, publicKeys },
+    async verify(head) {
+      const [keys, stored] = await Promise.all([publicKeys(), store.head(tenant)])
+      return verifyRecord(readEntries(store, tenant), { tenant, keys, head, stored })
+    },
+    drain: jobs.drain,
+    async decide(id, approve, operator, note) {
+      if (!operators)
+        throw new TypeError('Operators may not decide here: createApprovals({ operators: true }) permits it')
+      const via: Channel = 'command'
+      const cast = await desk.vote(id, {
+        approve,
+        person: `operator ${operator}`,
+        name: operator,
+        via,
+        operator: true,
+        ...(note !== undefined && { note }),
+      })
+      if (!cast) return 'There is no such request.'
+      if (cast.refusal)
+        return `Nothing was changed: the request is ${cast.refusal === 'voted' ? 'decided by you' : cast.request.state}.`
+      await jobs.drain()
+      return approve ? 'Approved.' : 'Denied.'
+    },
+  }
+}
+
+async function* readEntries(store: ApprovalStore, tenant: string): AsyncIterable<ChainEntry> {
+  for (let after = 0; ; ) {
+    const page = await store.entries(tenant, after, 500)
+    const last = page.at(-1)
+    if (last === undefined) return
+    yield* page
+    after = last.seq
+  }
+}
+
+function readOptions(options: ApprovalsOptions): URL {
+  for (const name of Object.keys(options ?? {}))
+    if (!Object.hasOwn(KNOWN, name)) throw new TypeError(`createApprovals has no option "${name}"`)
+  const { url, login, groups, person } = options ?? {}
+  if (!URL.canParse(url ?? '') || !/^https?:$/.test(new URL(url).protocol))
+    throw new TypeError('createApprovals needs a url, such as https://tools.example/approvals')
+  if (typeof groups !== 'function')
+    throw new TypeError('createApprovals needs groups: a function that returns the members of a group')
+  if (person !== undefined && typeof person !== 'function') throw new TypeError('person must be a function')
+  if (typeof login !== 'function' && login?.kind !== 'oidc')
+    throw new TypeError(
+      'createApprovals needs a login: oidc({ … }), or a function that tells who sent a request',
+    )
+  return new URL(url)
+}
+
+function readNotifiers(given: NonNullable<ApprovalsOptions['notify']>): readonly Notifier[] {
+  const notifiers = given.map((one, i) =>
+    typeof one === 'function' ? { name: one.name || `notify ${i + 1}`, notify: one } : one,
+  )
+  const names = notifiers.map(({ name }) => name)
+  const double = names.find((name, i) => names.indexOf(name) !== i)
+  if (double !== undefined)
+    throw new TypeError(`Two notifiers have the name "${double}": pass a name to one of them`)
+  return notifiers
+}
