@@ -148,6 +148,7 @@ const NOT_FOR_USERS = new Set([
   'ServeOptions',
   'StoreContractOptions',
   // Documented with the context.
+  'ApprovalOptions',
   'ConfirmOptions',
   'EffectOptions',
   'HookOptions',

@@ -17,9 +17,9 @@ export interface ApprovalsOptions extends PeopleOptions {
   url: string
   /** `oidc(…)`, or a function that tells who sent a request, for those behind a proxy that logs people in. */
   login: OidcLogin | LoginFunction
-  /** How approvers hear of requests: `slack`, `email`, `webhook`, or a function of your own. */
+  /** How approvers hear of requests: `slack`, `email`, `webhook`, or a function of your own. Default: they look at the inbox. */
   notify?: readonly (Notifier | ((notice: Notice) => unknown))[]
-  /** Lets `rondo approvals approve` and `deny` decide, without a group. Default: false. */
+  /** Lets operators decide with `approvals.desk().decide`, without a group. Default: false. */
   operators?: boolean
   /** How long closed requests are kept. The record is kept until it is pruned. Default: 90 days. */
   keepMs?: number

@@ -17,14 +17,15 @@ export type LoginFunction = (request: Request) => Identity | undefined | Promise
 export interface OidcOptions {
   /** The address of the identity provider, as its metadata says it. */
   issuer: string
+  /** The id of the approvals as a client of the provider. */
   clientId: string
-  /** Absent for a public client. */
+  /** The secret of that client. Default: none, for a public client. */
   clientSecret?: string
-  /** Default: `openid profile email`. */
+  /** The scopes to ask for. Default: `openid profile email`. */
   scope?: string
   /** How long a login lasts. Default: 8 hours. */
   sessionMs?: number
-  /** Allows plain HTTP, for a provider on this machine. */
+  /** Allows plain HTTP, for a provider on this machine. Default: false. */
   allowInsecure?: boolean
 }
 

@@ -33,7 +33,7 @@ export interface Member {
 export interface PeopleOptions {
   /** Returns the members of a group. Asked when somebody decides, and again when the decision is used. */
   groups: (name: string) => readonly (string | Member)[] | Promise<readonly (string | Member)[]>
-  /** Returns the id of the person behind an identity; undefined if the person is unknown. */
+  /** Returns the id of the person behind an identity; undefined if the person is unknown. Default: issuer and subject are compared. */
   person?: (identity: Identity) => string | undefined | Promise<string | undefined>
 }
 

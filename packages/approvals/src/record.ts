@@ -67,12 +67,13 @@ export interface Verification {
 }
 
 export interface VerifyOptions {
+  /** The audience of the server. */
   readonly tenant: string
   /** Public keys in base64url, by the name of the ring's key. */
   readonly keys: Readonly<Record<string, string>>
-  /** A head that was written down before: the chain must contain it. */
+  /** A head that was written down before: the chain must contain it. Default: none. */
   readonly head?: ChainLink
-  /** The head that the store names. */
+  /** The head that the store names. Default: not compared. */
   readonly stored?: ChainLink
 }
 

@@ -18,7 +18,7 @@ export interface SlackOptions {
   channel: string
   /** Distinguishes several channels. Default: `slack`. */
   name?: string
-  /** The address of the Web API, for a test. */
+  /** The address of the Web API, for a test. Default: `https://slack.com/api`. */
   api?: string
 }
 
