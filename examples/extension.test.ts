@@ -3,7 +3,7 @@ import { expect, it } from 'vitest'
 import { send } from '../test/support/task-client.ts'
 import { limited } from './extension.ts'
 
-it('limits calls, shows the counts on its page, and reports them by its method', async () => {
+it('the extension limits calls, shows the counts on its page, and reports them by its method', async () => {
   const server = limited({ keys: generateKey(), log: 'off' })
   const call = () => send(server, 'tools/call', { name: 'time', arguments: {} })
   expect((await call()).result).not.toHaveProperty('isError')

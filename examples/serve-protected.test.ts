@@ -7,7 +7,7 @@ import { createProtected } from './serve-protected.ts'
 
 const ISSUER = 'https://id.example.com'
 
-it('H1 describes itself, and asks for a token', async () => {
+it('H1 the protected server describes itself, and asks for a token', async () => {
   const server = createProtected(ISSUER, { log: 'off' })
   const path = '/.well-known/oauth-protected-resource/mcp'
   const metadata = await server.fetch(new Request(`http://127.0.0.1${path}`))
@@ -18,7 +18,7 @@ it('H1 describes itself, and asks for a token', async () => {
   })
 })
 
-it('accepts tokens of an issuer that publishes nothing', async () => {
+it('the protected server accepts tokens of an issuer that publishes nothing', async () => {
   const { privateKey, publicKey } = await generateKeyPair('ES256')
   // #region own
   const authenticate = oauthResource({

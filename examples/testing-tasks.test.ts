@@ -2,7 +2,7 @@ import { createBench } from 'rondo/testing'
 import { expect, it } from 'vitest'
 import { reports } from './12-tasks.ts'
 
-it('begins in rounds and publishes as a task, across a restart', async () => {
+it('the report begins in rounds and publishes as a task, across a restart', async () => {
   const task = createBench(reports).task('report', { year: 2026 })
 
   expect(await task.next()).toMatchObject({ questions: { format: {} } })

@@ -2,7 +2,7 @@ import { createBench, decline } from 'rondo/testing'
 import { expect, it } from 'vitest'
 import { createProvider, shop } from './03-steps-and-effects.ts'
 
-it('charges once, though the reply was lost and the instance restarted', async () => {
+it('the tool charges once, though the reply was lost and the instance restarted', async () => {
   const provider = createProvider()
   const bench = createBench((options) => shop(provider, options))
   const call = bench.tool('buy', { item: 'tea' })
@@ -15,7 +15,7 @@ it('charges once, though the reply was lost and the instance restarted', async (
   expect(provider.charges.size).toBe(1)
 })
 
-it('charges nothing if the user declines', async () => {
+it('the tool charges nothing if the user declines', async () => {
   const provider = createProvider()
   const bench = createBench((options) => shop(provider, options))
   const done = await bench.tool('buy', { item: 'tea' }).run({ pay: decline })

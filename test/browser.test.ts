@@ -157,7 +157,7 @@ describe.each([
   )
 })
 
-it('control: finds Node modules in a bundle that has some', async () => {
+it('control: the check finds Node modules in a bundle that has some', async () => {
   const { outputFiles } = await esbuild({
     entryPoints: [resolve('packages/rondo/dist/client.js')],
     logLevel: 'silent',

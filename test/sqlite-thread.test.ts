@@ -30,7 +30,7 @@ async function program(name: string, code: string): Promise<string> {
   return stdout.trim()
 }
 
-it('E2 completes a write before the process ends, and an idle thread does not keep the process alive', async () => {
+it('E2 the thread completes a write before the process ends, and an idle thread does not keep the process alive', async () => {
   const printed = await program(
     'end',
     `store.tasks.onHint(() => {})
@@ -39,7 +39,7 @@ it('E2 completes a write before the process ends, and an idle thread does not ke
   expect(printed).toBe('created')
 })
 
-it('E2 opens the file in a thread of its own', async () => {
+it('E2 the store opens the file in a thread of its own', async () => {
   const printed = await program(
     'thread',
     `await store.ready()
@@ -50,7 +50,7 @@ it('E2 opens the file in a thread of its own', async () => {
   expect(printed).toBe('true\nfalse')
 })
 
-it('L6 has a task for another process as soon as its creation is acknowledged', async () => {
+it('L6 the store has a task for another process as soon as its creation is acknowledged', async () => {
   const printed = await program(
     'other',
     `await store.tasks.create(task, 10)

@@ -230,7 +230,7 @@ const upTo = (count: number): number[] => Array.from({ length: count }, (_, orde
 const FINE = { lost: [], askedTwice: 0, doubled: 0, missing: 0 }
 
 function describeOlder(openStore: () => Promise<string>): void {
-  it(`J1 R7 loses none of ${CALLS} calls of the official v1 client while instances are killed, and doubles no effect`, async () => {
+  it(`J1 R7 the fleet loses none of ${CALLS} calls of the official v1 client while instances are killed, and doubles no effect`, async () => {
     const outcome = await runOrders(await openStore(), {
       orders: upTo(CALLS),
       clients: CLIENTS,
@@ -242,7 +242,7 @@ function describeOlder(openStore: () => Promise<string>): void {
     expect(outcome.resumed).toBeGreaterThan(0)
   })
 
-  it('J1 R7 finishes a call whose instance is killed while its client reads the first question', async () => {
+  it('J1 R7 the fleet finishes a call whose instance is killed while its client reads the first question', async () => {
     const plan = { orders: [0], clients: 1, killHolders: true }
     const outcome = await runOrders(await openStore(), plan)
     expect(outcome).toMatchObject({ ...FINE, kills: 1 })

@@ -52,7 +52,7 @@ describePostgres('tasks on PostgreSQL', () => {
     })
   }
 
-  it('E9 P16 loses no task, finishes none twice and applies no effect twice, whatever crashes', {
+  it('E9 P16 the workers lose no task, finish none twice and apply no effect twice, whatever crashes', {
     timeout: TIMEOUT,
   }, async () => {
     const report = await run(LONG ? { tasks: 600, kills: 10, freezes: 8, crashes: 5 } : {})
@@ -127,7 +127,7 @@ describePostgres('tasks on PostgreSQL', () => {
   })
 
   it.runIf(LONG)(
-    'G1 P16 control: reports damage to tasks that wait for a time when the fence is removed',
+    'G1 P16 control: the check reports damage to tasks that wait for a time when the fence is removed',
     {
       timeout: TIMEOUT,
     },
@@ -147,7 +147,7 @@ describePostgres('tasks on PostgreSQL', () => {
     },
   )
 
-  it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
+  it('P16 control: the check reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
     const freezes = LONG ? 6 : 1
     const report = await run({
       fenced: false,

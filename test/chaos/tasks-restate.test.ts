@@ -95,7 +95,7 @@ describeRestate('tasks on Restate', () => {
     expect(await engine.get(id, alice)).toMatchObject({ status: 'completed', result: view.result })
   })
 
-  it('P16 control: it does damage if the objects do not check the epoch', async () => {
+  it('P16 control: a frozen worker does damage if the objects do not check the epoch', async () => {
     await freeze(false)
     expect(damage().length).toBeGreaterThan(0)
   })
@@ -230,7 +230,7 @@ describeRestate('tasks on Restate', () => {
   }
 
   it.runIf(LONG)(
-    'E9 P16 J3 three nodes: loses no task, and accepts nothing twice, whatever is killed',
+    'E9 P16 J3 three nodes lose no task, and accept nothing twice, whatever is killed',
     { timeout: TIMEOUT },
     async () => {
       const report = await makeTrouble({ kills: KILLS, freezes: 6, fenced: true, seed: testSeed() })
@@ -242,7 +242,7 @@ describeRestate('tasks on Restate', () => {
   )
 
   it.runIf(LONG)(
-    'P16 J3 control: the same run reports damage if the objects do not check the epoch',
+    'P16 J3 control: a run with three nodes reports damage if the objects do not check the epoch',
     { timeout: TIMEOUT },
     async () => {
       const kills = Math.ceil(KILLS / 20)

@@ -40,7 +40,7 @@ const run = (changes: Partial<ChaosOptions>) => {
   })
 }
 
-it('E9 P16 loses no task, finishes none twice and applies no effect twice, whichever worker is killed', {
+it('E9 P16 the workers lose no task, finish none twice and apply no effect twice, whichever worker is killed', {
   timeout: TIMEOUT,
 }, async () => {
   const report = await run(LONG ? { tasks: 5_400, kills: 20, freezes: 3 } : {})
@@ -96,7 +96,7 @@ it('G3 control: a hook that accepts two events, or loses one, is noticed', async
 })
 
 it.runIf(LONG)(
-  'G1 P16 control: reports damage to tasks that wait for a time when the fence is removed',
+  'G1 P16 control: the check reports damage to tasks that wait for a time when the fence is removed',
   {
     timeout: TIMEOUT,
   },
@@ -115,7 +115,7 @@ it.runIf(LONG)(
   },
 )
 
-it('P16 control: reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
+it('P16 control: the check reports damage when the fence is removed', { timeout: TIMEOUT }, async () => {
   const freezes = LONG ? 6 : 1
   const report = await run({ fenced: false, kills: 0, tasks: LONG ? 300 : 40, freezes, patienceMs: 20_000 })
   console.log(report)

@@ -57,7 +57,7 @@ const files = (): string[] =>
   readdirSync(join(home.path, 'logins')).map((name) => join(home.path, 'logins', name))
 const kept = () => JSON.parse(readFileSync(files()[0] ?? '', 'utf8'))
 
-it('H4 T31 logs in once for all commands, keeps the login readable by its owner only, and prints no token', async () => {
+it('H4 T31 rondo login logs in once for all commands, keeps the login readable by its owner only, and prints no token', async () => {
   const asked = await home.run(['tools', server.url])
   expect(asked.stderr.trimEnd().split('\n')).toEqual([
     expect.stringMatching(/^rondo: The server requires a login \(HTTP status 401(, \w+)?\) \[PEER_HTTP\]$/),
@@ -102,7 +102,7 @@ it('H4 T31 logs in once for all commands, keeps the login readable by its owner 
   expect((await home.run(['logout', server.url])).code).toBe(EXITS.stored.code)
 })
 
-it('H4 ignores a redirect with another state, and waits for the right one', async () => {
+it('H4 rondo login ignores a redirect with another state, and waits for the right one', async () => {
   const { code, stderr } = await logIn([], async (redirect) => {
     const forged = new URL(redirect)
     forged.searchParams.set('state', 'forged')
@@ -114,7 +114,7 @@ it('H4 ignores a redirect with another state, and waits for the right one', asyn
   expect(code).toBe(0)
 })
 
-it('H4 T31 refreshes in one process after the other, so that no refresh token is used twice', async () => {
+it('H4 T31 the command refreshes in one process after the other, so that no refresh token is used twice', async () => {
   as.accessTokenSeconds = 5
   try {
     expect((await logIn()).code).toBe(0)
@@ -127,7 +127,7 @@ it('H4 T31 refreshes in one process after the other, so that no refresh token is
   }
 })
 
-it('says what is wrong with a login that cannot be read, and replaces it', async () => {
+it('the command says what is wrong with a login that cannot be read, and replaces it', async () => {
   expect((await logIn(['--json'])).stdout).toMatch(/"status": "logged in"/)
   writeFileSync(files()[0] ?? '', '{')
   const damaged = await home.run(['tools', server.url])
@@ -137,7 +137,7 @@ it('says what is wrong with a login that cannot be read, and replaces it', async
   expect((await logIn()).code).toBe(0)
 })
 
-it('logs in a client by its secret, which it takes from a variable and sends to the named issuer only', async () => {
+it('rondo login logs in a client by its secret, which it takes from a variable and sends to the named issuer only', async () => {
   const words = [
     'login',
     server.url,
@@ -162,7 +162,7 @@ it('logs in a client by its secret, which it takes from a variable and sends to 
   expect(elsewhere.stderr).toMatch(/does not accept tokens of https:\/\/id.example/)
 })
 
-it('sends a token that is given, and not the stored one', async () => {
+it('the command sends a token that is given, and not the stored one', async () => {
   const { access_token: token } = await as.authorize({
     resource: server.url,
     scope: 'tickets:read',
@@ -177,7 +177,7 @@ it('sends a token that is given, and not the stored one', async () => {
   expect((await home.run(['login', 'node server.js'])).code).toBe(EXITS.usage.code)
 })
 
-it('examines how a server asks for a login, with and without one', async () => {
+it('rondo doctor examines how a server asks for a login, with and without one', async () => {
   const before = await home.run(['doctor', server.url])
   expect(before.stdout).toMatch(/^fail +era .*401/m)
   for (const id of ['auth-challenge', 'auth-metadata', 'auth-issuer', 'auth-token']) {

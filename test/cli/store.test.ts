@@ -32,7 +32,7 @@ describe('rondo store with a SQLite file', () => {
     }
   }
 
-  it('creates the tables, finds a missing index, and builds it', async () => {
+  it('rondo store creates the tables, finds a missing index, and builds it', async () => {
     expect(await home.run(['store', 'check', file])).toMatchObject({ code: EXITS.stored.code })
     expect(existsSync(file)).toBe(false)
     expect(await home.run(['store', 'migrate', file])).toMatchObject({ code: 0 })

@@ -65,7 +65,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
   })
   afterEach(() => database.close())
 
-  it('lists tasks without their content, newest first', async () => {
+  it('rondo tasks lists tasks without their content, newest first', async () => {
     const { stdout, stderr, code } = await list()
     const lines = stdout.trimEnd().split('\n')
     expect(lines[0]).toMatch(/^task +status +age +expires +failures +entries +worker +waits for +owner$/)
@@ -83,7 +83,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect([code, stderr]).toEqual([0, ''])
   })
 
-  it('lists by status, page by page', async () => {
+  it('rondo tasks lists by status, page by page', async () => {
     const first = (await json('--limit', '5')).value
     expect(idsIn(first)).toHaveLength(5)
     const second = (await json('--limit', '5', '--after', String(first.next))).value
@@ -94,7 +94,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(await list('--status', 'failed')).toMatchObject({ code: 0, stdout: '' })
   })
 
-  it('shows one task, and reports one that does not exist', async () => {
+  it('rondo tasks shows one task, and reports one that does not exist', async () => {
     const { stdout, stderr } = await list(ids.parked)
     expect(stderr).toBe('')
     expect(stdout).toMatch(/^open questions +who, why$/m)
@@ -108,7 +108,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(none.stderr).toContain('has no task nosuchtask')
   })
 
-  it('counts due, running and parked tasks', async () => {
+  it('rondo tasks counts due, running and parked tasks', async () => {
     expect((await json('--stats')).value.stats).toMatchObject({ due: 1, running: 1, parked: 3 })
     const { stdout } = await list('--stats')
     expect(stdout).toMatch(/^due +1, the oldest for \d+\.\d s +wait for a worker\nrunning +1 .*\nparked +3 /)
@@ -119,7 +119,7 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     ['--limit', '0'],
     ['--limit', '2.5'],
     ['--after', 'somewhere'],
-  ])('refuses %s %s', async (option, value) => {
+  ])('rondo tasks refuses %s %s', async (option, value) => {
     expect(await list(option, value)).toMatchObject({ code: EXITS.usage.code, stdout: '' })
   })
 }
@@ -221,7 +221,7 @@ describePostgres('a PostgreSQL database', () => {
     return { database, words: [server.connectionString, '--schema', schema] }
   })
 
-  it('without a store is refused, and none is created', async () => {
+  it('rondo tasks without a store is refused, and none is created', async () => {
     const ran = await home.run(['tasks', server.connectionString])
     expect(ran).toMatchObject({ code: EXITS.stored.code, stdout: '' })
     expect(ran.stderr).toContain('no Rondo store in the schema "rondo"')
@@ -234,13 +234,13 @@ describePostgres('a PostgreSQL database', () => {
     expect(wrong.code).toBe(EXITS.usage.code)
   })
 
-  it('takes what the URL omits from the environment', async () => {
+  it('the command takes what the URL omits from the environment', async () => {
     const { host } = new URL(server.connectionString)
     const ran = await home.run(['tasks', `postgres://${host}/postgres`], { env: { PGUSER: 'rondo' } })
     expect(ran.stderr).toContain('no Rondo store')
   })
 
-  it('T24 never shows the password in an error', async () => {
+  it('T24 an error never shows the password', async () => {
     const { host } = new URL(server.connectionString)
     const addresses = [
       [`postgres://rondo:hunter2@${host}/postgres`, EXITS.stored.code],
@@ -259,7 +259,7 @@ describePostgres('a PostgreSQL database', () => {
     }
   })
 
-  it('says what to install if the package "pg" is missing', async () => {
+  it('the command says what to install if the package "pg" is missing', async () => {
     const hide = `export const resolve = (name, context, next) => {
       if (name === 'pg') throw Object.assign(new Error('gone'), { code: 'ERR_MODULE_NOT_FOUND' })
       return next(name, context)

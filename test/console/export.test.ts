@@ -100,7 +100,7 @@ async function runTests(): Promise<{ testResults: { name: string; status: string
   return JSON.parse(json)
 }
 
-it('replays a call with a lost reply, one that was declined, and tasks on the clock of the bench; and fails for another server', async () => {
+it('an exported test replays a call with a lost reply, one that was declined, and tasks on the clock of the bench; and fails for another server', async () => {
   const client = await connect(desk.mcp)
   await loseReply(desk, client, await next(client, await begin(client, 'book'), room('red')), sure)
   const other = await next(client, await begin(client, 'book'), room('blue'))

@@ -15,7 +15,7 @@ vi.setConfig({ testTimeout: 300_000 })
 /** `npm run test:console`: everything, everywhere. */
 const IS_LONG = Boolean(process.env.RONDO_LONG)
 
-it('loads at most 40 kB, compressed', () => {
+it('the page loads at most 40 kB, compressed', () => {
   const files = ['index.html', 'console.js', 'console.css'].map((name) =>
     readFileSync(`packages/cli/dist/console/${name}`),
   )
@@ -24,7 +24,7 @@ it('loads at most 40 kB, compressed', () => {
   expect(bytes).toBeLessThanOrEqual(40 * 1024)
 })
 
-it('has no innerHTML, eval or other way to turn text into markup', () => {
+it('the page has no innerHTML, eval or other way to turn text into markup', () => {
   const script = readFileSync('packages/cli/dist/console/console.js', 'utf8')
   const sources = readdirSync('packages/cli/console').filter((name) => /\.tsx?$/.test(name))
   expect(sources.length).toBeGreaterThan(8)

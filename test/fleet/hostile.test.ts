@@ -260,7 +260,7 @@ it.each([
   },
 )
 
-it('J2 what is lost twice within a second is caught up twice', async () => {
+it('J2 changes that are lost twice within a second are caught up twice', async () => {
   const store = createMemoryStore()
   const { connect } = await startFleet(1, () => ({ store }))
   const stream = await (await connect()).get()
@@ -297,7 +297,7 @@ it('J2 bus 1: messages whose listener fails are delivered again', async () => {
   expect(received).toEqual(['one', 'two'])
 })
 
-it('I3 what a session subscribes to is limited in bytes, since every request of it reads the record', async () => {
+it('I3 the subscriptions of a session are limited in bytes, because each of its requests reads the record', async () => {
   const store = createMemoryStore()
   const { connect } = await startFleet(2, () => ({ store }))
   const client = await connect()
@@ -393,7 +393,7 @@ it('J1 I3 an answer to a question that nobody asked reads no call from the store
   expect(calls.length).toBeGreaterThan(0)
 })
 
-it('I7 T27 who can write to the store cannot give a session the record of another', async () => {
+it('I7 T27 an attacker who can write to the store cannot give a session the record of another', async () => {
   const store = createMemoryStore()
   const written: Parameters<RecordStore['put']>[0][] = []
   const seen = meddled(store, async (record, run) => {

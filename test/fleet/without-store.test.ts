@@ -79,7 +79,7 @@ it.each([
   ['empty', () => ''],
   ['that is too long', (id: string) => id + 'A'.repeat(2_000)],
 ])(
-  'J1 T2 T26 refuses a session id %s with 404 on every instance, for every method',
+  'J1 T2 T26 the fleet refuses a session id %s with 404 on every instance, for every method',
   async (_what, change) => {
     const { connect } = await startFleet(2)
     const client = await connect()
@@ -92,7 +92,7 @@ it.each([
   },
 )
 
-it('J1 T1 refuses the session of another caller with 404, and one that was sealed with other keys', async () => {
+it('J1 T1 the fleet refuses the session of another caller with 404, and one that was sealed with other keys', async () => {
   const authenticate = ({ headers }: { headers(name: string): string | undefined }) => ({
     subject: headers('authorization') ?? 'nobody',
   })
@@ -109,7 +109,7 @@ it('J1 T1 refuses the session of another caller with 404, and one that was seale
   expect((await bob.call('ping')).result).toEqual({})
 })
 
-it('J1 refuses an expired session with 404 on every instance', async () => {
+it('J1 the fleet refuses an expired session with 404 on every instance', async () => {
   let now = Date.now()
   const { connect } = await startFleet(3, () => ({ now: () => now, sessions: { lifetimeMs: 60_000 } }))
   const client = await connect()

@@ -57,7 +57,7 @@ const begin = async (server: ReturnType<typeof shop>, name: string) => {
   return String(result?.taskId)
 }
 
-it('G3 gives a task its event, once, by way of another instance', async () => {
+it('G3 the mount gives a task its event, once, by way of another instance', async () => {
   const store = createMemoryStore()
   const ids: string[] = []
   const server = shop(store, ids)
@@ -71,7 +71,7 @@ it('G3 gives a task its event, once, by way of another instance', async () => {
   expect(await other.deliver(id, { cents: 70 })).toEqual({ kind: 'closed' })
 })
 
-it('G3 tells the handler what only its own schema finds wrong', async () => {
+it('G3 the handler learns what only its own schema finds wrong', async () => {
   const ids: string[] = []
   const server = shop(createMemoryStore(), ids)
   const taskId = await begin(server, 'order')
@@ -85,7 +85,7 @@ it('G3 tells the handler what only its own schema finds wrong', async () => {
 it.each([
   ['another service', { audience: 'other' }],
   ['other keys', { keys: 'k:YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXoxMjM0NTY=' }],
-])('G3 T17 knows no hook of %s', async (_, options) => {
+])('G3 T17 the mount knows no hook of %s', async (_, options) => {
   const store = createMemoryStore()
   const ids: string[] = []
   const taskId = await begin(shop(store, ids), 'order')
@@ -96,7 +96,7 @@ it.each([
   }
 })
 
-it('G3 says what is missing: a store for deliver, and a task for ctx.hook', async () => {
+it('G3 an error says what is missing: a store for deliver, and a task for ctx.hook', async () => {
   const events: unknown[] = []
   const server = shop(undefined, [], { log: (event) => void events.push(event) })
   await expect(server.rondo.deliver('h.x', {})).rejects.toThrow(/needs a store/)
@@ -105,7 +105,7 @@ it('G3 says what is missing: a store for deliver, and a task for ctx.hook', asyn
   expect(inspect(events, { depth: 5 })).toMatch(/Only a task can wait for the hook "payment"/)
 })
 
-it('G1 wakes a task after a restart as soon as the program is ready, although no request came', async () => {
+it('G1 the mount wakes a task after a restart as soon as the program is ready, although no request came', async () => {
   const store = createMemoryStore()
   const before = shop(store, [], { tasks: { concurrency: 0 } })
   const taskId = await begin(before, 'rest')
@@ -116,7 +116,7 @@ it('G1 wakes a task after a restart as soon as the program is ready, although no
   expect(await settled(before, taskId)).toMatchObject({ status: 'completed', result: text('awake') })
 })
 
-it('G3 refuses an event and keeps the hook open, and tells a page what it is about', async () => {
+it('G3 the mount refuses an event and keeps the hook open, and shows a page what the hook is about', async () => {
   const store = createMemoryStore()
   const ids: string[] = []
   const mounted = () => {

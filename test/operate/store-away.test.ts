@@ -71,7 +71,7 @@ describePostgres('PostgreSQL that is away', () => {
     }
   }
 
-  it('R11 is a 503 although a heartbeat was due, and two lines in the log', async () => {
+  it('R11 a store that is away is a 503 although a heartbeat was due, and two lines in the log', async () => {
     const { call, begun, pass, warnings, close } = start()
     expect(await call()).toBe(200)
     await database.crash()

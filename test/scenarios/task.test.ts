@@ -51,22 +51,25 @@ function describeTasks(create: () => Promise<Pick<Database, 'open' | 'close'>>):
     await database.close()
   })
 
-  it.each(tools)('R10 P20 has the result and the effect keys of the rounds: $name', async (scenario) => {
-    const world = createWorld()
-    const server = instance(scenario, world, database.open())
-    const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
-    expect(created.result).toMatchObject({ resultType: 'task', status: 'working' })
-    const ended = await follow(server, String(created.result?.taskId), scenario.script)
-    expect(ended).toMatchObject({
-      status: 'completed',
-      result: { resultType: 'complete', content: [{ text: scenario.text }] },
-    })
-    expect((ended.result as { isError?: boolean }).isError ?? false).toBe(scenario.isError ?? false)
-    expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
-    expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
-  })
+  it.each(tools)(
+    'R10 P20 a task has the result and the effect keys of the rounds: $name',
+    async (scenario) => {
+      const world = createWorld()
+      const server = instance(scenario, world, database.open())
+      const created = await send(server, 'tools/call', { name: scenario.target, arguments: scenario.args })
+      expect(created.result).toMatchObject({ resultType: 'task', status: 'working' })
+      const ended = await follow(server, String(created.result?.taskId), scenario.script)
+      expect(ended).toMatchObject({
+        status: 'completed',
+        result: { resultType: 'complete', content: [{ text: scenario.text }] },
+      })
+      expect((ended.result as { isError?: boolean }).isError ?? false).toBe(scenario.isError ?? false)
+      expect(world.effects).toEqual(await effectsUnderToken(scenario, randomId))
+      expect(world.effects.map(({ name }) => name)).toEqual(scenario.effects)
+    },
+  )
 
-  it.each(tools)('E2 E9 continues on another instance after a restart: $name', async (scenario) => {
+  it.each(tools)('E2 E9 a task continues on another instance after a restart: $name', async (scenario) => {
     const world = createWorld()
     const first = instance(scenario, world, database.open())
     const created = await send(first, 'tools/call', { name: scenario.target, arguments: scenario.args })

@@ -201,7 +201,7 @@ describe('T11b a pattern of polynomial time', () => {
   })
 })
 
-it('T11 walks the schema of a library only where it has a pattern or a reference', () => {
+it('T11 the judge walks the schema of a library only where it has a pattern or a reference', () => {
   expect(
     boundValue({ anyOf: [{ type: 'string', maxLength: 5 }, { items: { type: 'null' } }] }),
   ).toBeUndefined()

@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-it('gives a token for the resource, and another for its refresh token', async () => {
+it('the server issues a token for the resource, and another for its refresh token', async () => {
   const first = await server.authorize({ resource: RESOURCE, scope: 'tickets:read tickets:write' })
   const claims = { iss: server.issuer, aud: RESOURCE, sub: 'alice', client_id: 'desk' }
   expect(decodeJwt(first.access_token)).toMatchObject({ ...claims, scope: 'tickets:read tickets:write' })
@@ -26,7 +26,7 @@ it('gives a token for the resource, and another for its refresh token', async ()
   expect(second.refresh_token).not.toBe(first.refresh_token)
 })
 
-it('logs in the user who is named', async () => {
+it('the server logs in the user who is named', async () => {
   const tokens = await server.authorize({
     resource: RESOURCE,
     scope: 'tickets:read',
@@ -36,7 +36,7 @@ it('logs in the user who is named', async () => {
   expect(decodeJwt(tokens.access_token)).toMatchObject({ sub: 'bob', client_id: 'phone' })
 })
 
-it('redirects with the issuer, and refuses a request without PKCE', async () => {
+it('the server redirects with the issuer, and refuses a request without PKCE', async () => {
   const url = new URL(`${server.issuer}/auth`)
   const query = {
     client_id: 'desk',
@@ -50,12 +50,12 @@ it('redirects with the issuer, and refuses a request without PKCE', async () => 
   expect(searchParams.get('error')).toBe('invalid_request')
 })
 
-it('gives the robot a token', async () => {
+it('the server issues a token to the robot', async () => {
   const tokens = await server.robot({ resource: RESOURCE, scope: 'tickets:read' })
   expect(decodeJwt(tokens.access_token)).toMatchObject({ client_id: 'robot', aud: RESOURCE })
 })
 
-it('registers a client, and knows one by its metadata document', async () => {
+it('the server registers a client, and knows one by its metadata document', async () => {
   const registered = await fetch(`${server.issuer}/reg`, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
@@ -83,7 +83,7 @@ it('registers a client, and knows one by its metadata document', async () => {
   expect(decodeJwt(documented.access_token)).toMatchObject({ client_id: document })
 })
 
-it('introspects an opaque token', async () => {
+it('the server introspects an opaque token', async () => {
   server.format = 'opaque'
   const tokens = await server.authorize({ resource: RESOURCE, scope: 'tickets:read' })
   server.format = 'jwt'
@@ -100,7 +100,7 @@ it('introspects an opaque token', async () => {
   })
 })
 
-it('publishes RFC 8414 metadata', async () => {
+it('the server publishes RFC 8414 metadata', async () => {
   const response = await fetch(`${server.issuer}/.well-known/oauth-authorization-server`)
   expect(await response.json()).toMatchObject({
     issuer: server.issuer,

@@ -130,7 +130,7 @@ describe('a hook with a time limit', () => {
   )
 })
 
-it('G3 hands nothing out before the end of its time is durable, so that no crash can move it', async () => {
+it('G3 a hook hands nothing out before the end of its time is durable, so that no crash can move it', async () => {
   const opened: string[] = []
   const flow = replayFlow((ctx) => ctx.hook('payment', { within: 50 }), { anchored: true })
   let written = () => {}

@@ -219,7 +219,7 @@ describe('an event from outside', () => {
   })
 })
 
-it('G1 G3 is limited in time by a race with a sleep', async () => {
+it('G1 G3 a hook is limited in time by a race with a sleep', async () => {
   const shop = newShop()
   const server = start(shop, { dev: false })
   server.tool('limited', { task: 'auto' }, async (_args, ctx) => {

@@ -109,13 +109,13 @@ describe('a task beyond its limits', () => {
   })
 })
 
-it('R9 T18 fails with a reason if the journal is too large', async () => {
+it('R9 T18 a task fails with a reason if its journal is too large', async () => {
   const server = start([], { maxJournalBytes: 4_096 })
   const ended = await settled(server, await begin(server, 'step', { bytes: 20_000 }))
   expect(ended).toMatchObject({ status: 'failed', error: TOO_LARGE })
 })
 
-it('R10 fails on a result that is not JSON, as rounds do, and runs nothing again', async () => {
+it('R10 a task fails on a result that is not JSON, as rounds do, and runs nothing again', async () => {
   let runs = 0
   const server = start([])
   server.tool('number', { task: 'auto' }, () => {

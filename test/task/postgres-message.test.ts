@@ -82,13 +82,16 @@ describePostgres('a PostgreSQL store that is set up wrongly', () => {
       () => as('guest'),
       /permission denied for database postgres\. Grant the role the right/,
     ],
-  ])('R11 is reported in the log with what to do: %s', async (_what, connectionString, message) => {
-    const messages = await messagesOf({ connectionString: connectionString() })
-    expect(messages.length).toBeGreaterThan(0)
-    for (const each of messages) expect(each).toMatch(message)
-  })
+  ])(
+    'R11 the log says what to do about a fault of the database: %s',
+    async (_what, connectionString, message) => {
+      const messages = await messagesOf({ connectionString: connectionString() })
+      expect(messages.length).toBeGreaterThan(0)
+      for (const each of messages) expect(each).toMatch(message)
+    },
+  )
 
-  it('R11 stops a program with what to do: a database that does not exist', () => {
+  it('R11 a program stops with advice if its database does not exist', () => {
     const connectionString = server.connectionString.replace(/postgres$/, 'nowhere')
     const program = processFile('test/support/newcomer-process.ts')
     const { status, stdout, stderr } = spawnSync(process.execPath, [program, '0', connectionString], {
@@ -99,7 +102,7 @@ describePostgres('a PostgreSQL store that is set up wrongly', () => {
     expect(status).toBe(1)
   })
 
-  it('R11 is reported in the log with what to do: a role that may not use a table', async () => {
+  it('R11 the log says what to do about a role that may not use a table', async () => {
     const owner = createPostgresStore({ connectionString: server.connectionString, schema: 'shared' })
     await owner.ready()
     await owner.close()

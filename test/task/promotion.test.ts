@@ -133,7 +133,7 @@ describe('the request that turns a call into a task', () => {
   })
 })
 
-it('D9 B17 carries what was wrong with the last answer if the call has used up its rounds', async () => {
+it('D9 B17 the task has the problem of the last answer if the call has used up its rounds', async () => {
   const server = start({ limits: { promoteRounds: 2 } })
   server.tool('rounds', {}, async (_args, ctx) => {
     const { age: years } = await ctx.ask('age', { message: 'How old?', schema: age })
@@ -149,7 +149,7 @@ it('D9 B17 carries what was wrong with the last answer if the call has used up i
   expect(JSON.stringify(asking.inputRequests)).toContain(WRONG)
 })
 
-it('D9 creates no task if its client has disconnected: nobody would know the id', async () => {
+it('D9 a call creates no task if its client has disconnected: nobody would know the id', async () => {
   const store = createMemoryStore()
   const logged: LogEvent[] = []
   const server = start({ store, limits: { promoteRounds: 1 }, log: (event) => logged.push(event) })
@@ -167,7 +167,7 @@ it('D9 creates no task if its client has disconnected: nobody would know the id'
   expect(await store.tasks.list({})).toEqual([])
 })
 
-it('T18 continues in rounds, as long as there are any, for a caller with too many open tasks', async () => {
+it('T18 a call continues in rounds, as long as there are any, for a caller with too many open tasks', async () => {
   const server = start({ limits: { promoteRounds: 2 }, tasks: { maxOpen: 1 } })
   await promote(server, { name: 'greet' })
   server.tool('rounds', {}, async (_args, ctx) => {
@@ -185,7 +185,7 @@ it('T18 continues in rounds, as long as there are any, for a caller with too man
   expect((await send(server, 'tools/call', { name: 'greet' })).error?.code).toBe(-32000)
 })
 
-it('never comes for a tool with task: never, whatever its handler does', async () => {
+it('a tool with task: never becomes no task, whatever its handler does', async () => {
   const server = start({ limits: { promoteRounds: 1 } })
   const ask = async (_args: unknown, ctx: Context): Promise<string> => {
     await ctx.background()

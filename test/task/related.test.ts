@@ -36,7 +36,7 @@ async function names(server: Server, related: unknown, user = 'ada', tool = 'nam
   return result && textOf(result)
 }
 
-it('E6 gives the handler the related tasks of the caller, and no others', async () => {
+it('E6 the handler gets the related tasks of the caller, and no others', async () => {
   const server = start()
   const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
   expect(await names(server, [taskId, 'made-up', taskId, 'A'.repeat(22)])).toBe(taskId)
@@ -44,13 +44,13 @@ it('E6 gives the handler the related tasks of the caller, and no others', async 
 })
 
 it.each([['text'], [7], [{}], [[1, null, {}]], [undefined], [[]]])(
-  'ignores %o: it is advice',
+  'a server ignores %o: related tasks are advice',
   async (related) => {
     expect(await names(start(), related)).toBe('')
   },
 )
 
-it('looks at 16 ids at most', async () => {
+it('a server reads 16 related ids at most', async () => {
   const server = start()
   const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
   const many = Array.from({ length: 16 }, (_, i) => `${i}`.padStart(22, 'x'))
@@ -58,13 +58,13 @@ it('looks at 16 ids at most', async () => {
   expect(await names(server, [...many.slice(1), taskId])).toBe(taskId)
 })
 
-it('gives it nothing without the option, not even the ids as they came', async () => {
+it('the handler gets nothing without the option, not even the ids as they came', async () => {
   const server = start({})
   const taskId = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
   expect(await names(server, [taskId])).toBe('')
 })
 
-it('keeps them with the task that the call becomes', async () => {
+it('the related tasks stay with the task that the call becomes', async () => {
   const server = start()
   const related = String((await send(server, 'tools/call', { name: 'work' })).result?.taskId)
   const { result } = await send(server, 'tools/call', { name: 'asks' }, { meta: { [KEY]: [related] } })
@@ -75,7 +75,7 @@ it('keeps them with the task that the call becomes', async () => {
   expect(textOf((await settled(server, taskId)).result)).toBe(related)
 })
 
-it('E6 R6 leaves out a task that the token does not allow, which is not known by that either', async () => {
+it('E6 R6 the handler does not get a task that the token does not allow, and naming it confirms nothing', async () => {
   const effects: string[] = []
   const server = createServer({
     name: 'related',

@@ -157,7 +157,7 @@ it('G7 the message of ctx.status stays while steps run, and through replays', as
   expect(await settled(server, taskId)).toMatchObject({ status: 'completed', statusMessage: 'by the author' })
 })
 
-it('I2 logs a turn of a task that runs longer than limits.slowHandlerMs, and no other', async () => {
+it('I2 the server logs a turn of a task that runs longer than limits.slowHandlerMs, and no other', async () => {
   const slow: Extract<LogEvent, { event: 'slow' }>[] = []
   // The round that created the task may be slow on a busy machine.
   const log = (event: LogEvent) =>

@@ -57,7 +57,7 @@ describe('the options of the Restate store', () => {
   })
 })
 
-it('J3 says which address did not answer', async () => {
+it('J3 an error names the address that did not respond', async () => {
   const store = createRestateStore({ ingress: [ingress, 'http://127.0.0.1:2'], retryMs: 10 })
   const owner = { tenant: 't', principal: 'p' }
   await expect(store.createEngine().get(createTaskId(), owner)).rejects.toMatchObject({

@@ -42,21 +42,21 @@ function follow(looks: (readonly StoredTask[] | undefined)[]) {
   return { shown, read, stop }
 }
 
-it('follows a task that wakes, although an instance was too busy to respond in between', async () => {
+it('the console follows a task that wakes, although an instance was too busy to respond in between', async () => {
   const { shown, stop } = follow([[sleeping], undefined, undefined, [asking]])
   await vi.advanceTimersByTimeAsync(5_000)
   expect(shown).toEqual(['working', 'input_required'])
   stop()
 })
 
-it('reads the result of a task that has ended, as its owner', async () => {
+it('the console reads the result of a task that has ended, as its owner', async () => {
   const { read, stop } = follow([[sleeping], [{ ...sleeping, status: 'completed' as const }]])
   await vi.advanceTimersByTimeAsync(5_000)
   expect(read).toEqual(['task'])
   stop()
 })
 
-it('stops looking once no task is open', async () => {
+it('the console stops polling once no task is open', async () => {
   const looks = [[sleeping], [{ ...sleeping, status: 'completed' as const }], [asking]]
   const { shown, stop } = follow(looks)
   await vi.advanceTimersByTimeAsync(60_000)

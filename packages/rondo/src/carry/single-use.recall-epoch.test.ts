@@ -51,7 +51,7 @@ function withResolvers(): PromiseWithResolvers<string> {
   return { promise, resolve, reject }
 }
 
-it('B8 reads the epoch of a store once for all rounds of a second', async () => {
+it('B8 the host reads the epoch of a store once for all rounds of a second', async () => {
   const { epoch, reads, pass, timers } = start()
   const first = [epoch(), epoch()]
   reads[0]?.resolve('one')
@@ -62,7 +62,7 @@ it('B8 reads the epoch of a store once for all rounds of a second', async () => 
   expect(timers()).toBe(0)
 })
 
-it('B8 gives new flows the new epoch of a store that was emptied', async () => {
+it('B8 new flows get the new epoch of a store that was emptied', async () => {
   const { epoch, reads, pass } = start()
   const first = epoch()
   reads[0]?.resolve('one')
@@ -73,7 +73,7 @@ it('B8 gives new flows the new epoch of a store that was emptied', async () => {
   expect(await second).toBe('two')
 })
 
-it('B8 returns the last known epoch while the store is away, and one round a second waits for it briefly', async () => {
+it('B8 the last known epoch is used while the store is away, and one round a second waits for it briefly', async () => {
   const { epoch, reads, pass } = start()
   const first = epoch()
   reads[0]?.resolve('one')
@@ -92,7 +92,7 @@ it('B8 returns the last known epoch while the store is away, and one round a sec
   expect(await again).toBe('two')
 })
 
-it('B8 returns no epoch of a store that was never reached, and reads it again later', async () => {
+it('B8 a store that was never reached has no epoch, which is read again later', async () => {
   const { epoch, reads, pass } = start()
   const first = [epoch(), epoch()]
   reads[0]?.reject(new Error('down'))

@@ -70,7 +70,7 @@ describe.each([
   })
 })
 
-it('reports a stream of Node that closes before its end', async () => {
+it('the reader reports a stream of Node that closes before its end', async () => {
   const source = new PassThrough()
   const reading = readNodeBody(source, { limit: 9 })
   source.write('ab')
@@ -78,7 +78,7 @@ it('reports a stream of Node that closes before its end', async () => {
   expect(await reading).toMatchObject({ kind: 'broken', error: { message: 'gone' } })
 })
 
-it('reports a stream of the web that fails, and reads no body as an empty one', async () => {
+it('the reader reports a stream of the web that fails, and reads no body as an empty one', async () => {
   const failing = new ReadableStream<Uint8Array>({
     pull: (controller) => controller.error(new Error('gone')),
   })

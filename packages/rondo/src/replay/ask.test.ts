@@ -441,7 +441,7 @@ describe('a client that cannot show the question', () => {
   })
 })
 
-it('R2 records a choice by its value, however the client spelled it', async () => {
+it('R2 the journal records a choice by its value, however the client spelled it', async () => {
   const schema = {
     type: 'object',
     properties: {
@@ -473,7 +473,7 @@ it('R2 records a choice by its value, however the client spelled it', async () =
   )
 })
 
-it('R3 derives the id of a page to visit from the flow, and keeps it out of the digest', async () => {
+it('R3 the id of a page to visit is derived from the flow, and is no part of the digest', async () => {
   const visit: Handler = (ctx) => ctx.visit('page', { message: 'Sign in', url: 'https://example.com/' })
   const ask = async (options?: FlowOptions) => {
     const flow = replayFlow(visit, options)

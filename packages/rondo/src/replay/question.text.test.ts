@@ -13,7 +13,7 @@ import {
 
 const schema = z.object({ b: z.string().min(2), a: z.enum(['x', 'y']).optional() })
 
-it('P5 is the canonical JSON of kind and request, for any message and however often it is asked', () => {
+it('P5 the text of a question is the canonical JSON of kind and request, for any message and however often it is asked', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (message) => {
       const questions = [

@@ -416,7 +416,10 @@ it('beat 3 progress of any size keeps growing', () => {
   }
 })
 
-it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, '5', 2 ** 31])('refuses %s as an interval', (value) => {
-  expect(() => createExchange(createEchoService(), { heartbeatMs: value as number })).toThrow('heartbeatMs')
-  expect(() => createExchange(createEchoService(), { heartbeatMs: 0 })).not.toThrow()
-})
+it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, '5', 2 ** 31])(
+  'an entrance refuses %s as the interval of heartbeats',
+  (value) => {
+    expect(() => createExchange(createEchoService(), { heartbeatMs: value as number })).toThrow('heartbeatMs')
+    expect(() => createExchange(createEchoService(), { heartbeatMs: 0 })).not.toThrow()
+  },
+)

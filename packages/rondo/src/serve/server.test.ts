@@ -40,7 +40,7 @@ async function overStdio(server: Server): Promise<string> {
 it.each([
   ['fetch', overFetch],
   ['stdio', overStdio],
-])('logs over %s an error that the client is not told about', async (_name, call) => {
+])('a server logs, over %s, an error that the client is not told about', async (_name, call) => {
   const events: LogEvent[] = []
   const log = (event: LogEvent): void => void events.push(event)
   const server = createServer({ name: 'faulty', version: '1', keys: generateKey(), log })
@@ -58,7 +58,7 @@ it.each([
   await server.close()
 })
 
-it('T16 I1 a store or keys that are none get a sentence, without what was given', () => {
+it('T16 I1 an invalid store or key gets a sentence that does not quote it', () => {
   const secret = 'postgres://rondo:hunter2@db/app'
   const create = (given: object) => () => createServer({ name: 'x', version: '1', ...given } as never)
   for (const store of [secret, 5, []]) {

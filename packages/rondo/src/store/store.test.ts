@@ -26,6 +26,6 @@ it('T24 no entry loads a database driver before a store is used', async () => {
   expect(packages).not.toContain('@libsql')
 })
 
-it('control: detects a driver that was loaded', async () => {
+it('control: the check detects a driver that was loaded', async () => {
   expect(await packagesOf(import.meta.resolve('pg'))).toContain('pg')
 })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createBatch } from './task-store.ts'
 
-it('runs the calls of one turn of the event loop together, and returns each its own result', async () => {
+it('a batch runs the calls of one turn of the event loop together, and returns each its own result', async () => {
   const batches: (readonly number[])[] = []
   const double = createBatch(async (items: readonly number[]) => {
     batches.push(items)
@@ -12,7 +12,7 @@ it('runs the calls of one turn of the event loop together, and returns each its 
   expect(batches).toEqual([[1, 2, 3], [4]])
 })
 
-it('splits a batch that is too large for one run', async () => {
+it('a batch that is too large for one run is split', async () => {
   const sizes: number[] = []
   const same = createBatch(async (items: readonly number[]) => {
     sizes.push(items.length)
@@ -23,7 +23,7 @@ it('splits a batch that is too large for one run', async () => {
   expect(sizes).toEqual([10, 10, 5])
 })
 
-it('fails the calls of a batch that failed, and no others', async () => {
+it('a batch that fails rejects its own calls, and no others', async () => {
   let runs = 0
   const first = createBatch(async (items: readonly number[]) => {
     if (runs++ === 0) throw new Error('lost')

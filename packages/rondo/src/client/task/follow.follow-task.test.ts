@@ -296,7 +296,7 @@ describe('questions of a task', () => {
   })
 })
 
-it('C12 follows many tasks and answers many questions at once without a warning of Node', async () => {
+it('C12 the client follows many tasks and answers many questions at once without a warning of Node', async () => {
   const warnings: Error[] = []
   const hear = (warning: Error) => void warnings.push(warning)
   process.on('warning', hear)

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createChangeBus } from './subscription.ts'
 
-it('notifies every listener until it unsubscribes', () => {
+it('the bus notifies every listener until it unsubscribes', () => {
   const bus = createChangeBus()
   const heard: string[] = []
   const leave = bus.subscribe((change) => heard.push(`a ${change.kind}`))
@@ -13,7 +13,7 @@ it('notifies every listener until it unsubscribes', () => {
   expect(heard).toEqual(['a tools', 'b tools', 'b prompts'])
 })
 
-it('keeps two subscriptions of one function apart', () => {
+it('the bus keeps two subscriptions of one function apart', () => {
   const bus = createChangeBus()
   let heard = 0
   const listener = () => heard++
@@ -24,7 +24,7 @@ it('keeps two subscriptions of one function apart', () => {
   expect(heard).toBe(1)
 })
 
-it('notifies the other listeners if one throws', () => {
+it('the bus notifies the other listeners if one throws', () => {
   const faults: unknown[] = []
   const bus = createChangeBus((error) => faults.push(error))
   let heard = 0

@@ -3,7 +3,7 @@ import { PassThrough } from 'node:stream'
 import { expect, it } from 'vitest'
 import { claimStdout } from './stdio.ts'
 
-it('redirects what others write to standard error until it is released', () => {
+it('the claim redirects what others write to standard error until it is released', () => {
   const stdout = new PassThrough({ encoding: 'utf8' })
   const stderr = new PassThrough({ encoding: 'utf8' })
   const console = new Console(stdout, stderr)

@@ -144,7 +144,7 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  it('T18 counts up to a limit and lists by index, among any number of tasks', async () => {
+  it('T18 PostgreSQL counts up to a limit and lists by index, among any number of tasks', async () => {
     const inner = new pg.Pool({ connectionString: server.connectionString, max: 2 })
     const asked: [string, unknown[]][] = []
     const pool = {
@@ -182,7 +182,7 @@ describePostgres('PostgreSQL as a store', () => {
     await inner.end()
   })
 
-  it('works behind a pooler that runs every statement on another connection', async () => {
+  it('the store works behind a pooler that runs every statement on another connection', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 4, maxUses: 1 })
     const store = createPostgresStore({ pool, schema, listen: false, pollMs: 30 })
     const engine = createLeaseEngine(store)
@@ -204,7 +204,7 @@ describePostgres('PostgreSQL as a store', () => {
     await pool.end()
   })
 
-  it('continues without prepared statements if a pooler shares its connections', async () => {
+  it('the store continues without prepared statements if a pooler shares its connections', async () => {
     const { connectionString } = server
     const options = { connectionString, maxConnections: 1, retryMs: 100, prepares: true }
     const pool = createResilientPool(options)
@@ -221,7 +221,7 @@ describePostgres('PostgreSQL as a store', () => {
   })
 
   it.each(['park', 'publish'] as const)(
-    'G4 knows its %s again after the response was lost',
+    'G4 the store recognises its %s after the response was lost',
     async (write) => {
       const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
       let lost = 0
@@ -246,7 +246,7 @@ describePostgres('PostgreSQL as a store', () => {
     },
   )
 
-  it('E9 finds its lease again after the response to the resuming write was lost', async () => {
+  it('E9 a worker finds its lease again after the response to the resuming write was lost', async () => {
     const pool = new pg.Pool({ connectionString: server.connectionString, max: 5 })
     let lost = 0
     const lossy: PgPool = {
@@ -337,7 +337,7 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  it('B8 starts a new epoch after a restore, and refuses what was handed out before', async () => {
+  it('B8 the store starts a new epoch after a restore, and refuses what was handed out before', async () => {
     const store = database.open()
     const epoch = await store.once.epoch()
     const slot = { flow: 'f', round: 1, digest: 'd', epoch, expiresAt: Date.now() + 60_000 }
@@ -389,7 +389,7 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  it('needs at least two connections if one of them listens', () => {
+  it('createPostgresStore needs at least two connections if one of them listens', () => {
     expect(() => createPostgresStore({ maxConnections: 1 })).toThrow(/at least 2/)
     expect(() => createPostgresStore({ maxConnections: 1, listen: false })).not.toThrow()
   })

@@ -420,7 +420,7 @@ describePostgres('PostgreSQL: writes in groups', () => {
     })
   })
 
-  it('keeps the changes of one task apart, and in order', async () => {
+  it('a group keeps the changes of one task apart, and in order', async () => {
     const [fence] = await claimMany(1)
     if (fence === undefined) throw new Error('no task')
     const outcomes = await Promise.all(
@@ -462,7 +462,7 @@ describePostgres('PostgreSQL: writes in groups', () => {
     expect(await seen.tasks.append(fences[20] as Fence, 0, ['y'.repeat(3_000_000)])).toBe(true)
   })
 
-  it('works with a single connection', async () => {
+  it('a group works with a single connection', async () => {
     const { store: narrow } = openThrough(undefined, { max: 1 })
     const engine = createLeaseEngine(narrow, { maxOpenTasks: 1_000 })
     const serving = await engine.serve(async (turn) => {

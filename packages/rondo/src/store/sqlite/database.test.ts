@@ -70,7 +70,7 @@ describe('group commit', () => {
   })
 })
 
-it('closes after the queued writes, even if each write is followed by another', async () => {
+it('the database closes after the queued writes, even if each write is followed by another', async () => {
   let ended = 0
   const busy = async (name: string) => {
     for (let i = 0; ; i++) await queue.write(put(`${name} ${i}`))

@@ -83,13 +83,13 @@ async function claimedBy(): Promise<string> {
   return String(row?.worker).split(' ')[0] ?? ''
 }
 
-it('T18 uses an index for every query on tasks', async () => {
+it('T18 SQLite uses an index for every query on tasks', async () => {
   await doEverything()
   expect(statements.size).toBeGreaterThan(25)
   expect([...statements].flatMap((sql) => fullScans(sql).map((step) => `${step}: ${sql}`))).toEqual([])
 })
 
-it('control: detects a query that scans all tasks', () => {
+it('control: the check detects a query that scans all tasks', () => {
   expect(fullScans('UPDATE task SET due_at = ? WHERE failures = ?')).toHaveLength(1)
   expect(fullScans('SELECT count(*) FROM task WHERE failures = ? AND expires_at > ?')).toHaveLength(1)
 })

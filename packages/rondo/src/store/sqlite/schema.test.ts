@@ -21,7 +21,7 @@ const epochOf = async (path = file) => {
   return epoch
 }
 
-it('creates no file before it is used, and one that only its user can read', async () => {
+it('the store creates no file before it is used, and one that only its user can read', async () => {
   const store = createSqliteStore({ file })
   await expect(stat(file)).rejects.toThrow(/ENOENT/)
   await store.ready()
@@ -30,14 +30,14 @@ it('creates no file before it is used, and one that only its user can read', asy
   await expect(store.ready()).rejects.toThrow(/closed/)
 })
 
-it('says what to do if the path is that of something else', async () => {
+it('an error says what to do if the path is that of something else', async () => {
   const other = join(folder, 'package.json')
   await writeFile(other, '{ "name": "no database", "version": "1.0.0" }'.repeat(100))
   await expect(epochOf(other)).rejects.toThrow('The file is not a SQLite database: pass the path of another')
   await expect(epochOf(folder)).rejects.toThrow('The SQLite file cannot be opened: pass the path of a file')
 })
 
-it('opened for reading only, needs an existing file and writes nothing to it', async () => {
+it('a store that is opened for reading only needs an existing file and writes nothing to it', async () => {
   const none = createSqliteStore({ file, readOnly: true })
   await expect(none.tasks.stats()).rejects.toMatchObject({ code: 'STORE_SCHEMA' })
   await none.close()
@@ -50,7 +50,7 @@ it('opened for reading only, needs an existing file and writes nothing to it', a
   await store.close()
 })
 
-it('syncs every commit, and uses a write-ahead log only where SQLite resets it safely', async () => {
+it('the store syncs every commit, and uses a write-ahead log only where SQLite resets it safely', async () => {
   await epochOf()
   const connection = openSqlite(file)
   const { version } = connection.prepare('SELECT sqlite_version() AS version').get() as { version: string }
@@ -62,7 +62,7 @@ it('syncs every commit, and uses a write-ahead log only where SQLite resets it s
   expect(journal_mode === 'wal').toBe(isSafe)
 })
 
-it('writes nothing to a file of ours when it opens it', async () => {
+it('the store writes nothing to an existing file of its own when it opens it', async () => {
   await epochOf()
   const other = openSqlite(file)
   const change = () => other.read(() => other.prepare('PRAGMA data_version').get()?.data_version)
@@ -76,7 +76,7 @@ it('writes nothing to a file of ours when it opens it', async () => {
   other.close()
 })
 
-it('B8 keeps its epoch over restarts, and gets a new one when the file was emptied or restored from a copy', async () => {
+it('B8 a file keeps its epoch over restarts, and gets a new one when the file was emptied or restored from a copy', async () => {
   const epoch = await epochOf()
   expect(await epochOf()).toBe(epoch)
   const copy = join(folder, 'copy.db')
@@ -88,7 +88,7 @@ it('B8 keeps its epoch over restarts, and gets a new one when the file was empti
   expect([epoch, restored]).not.toContain(await epochOf())
 })
 
-it('finds the tasks of one owner by index', async () => {
+it('the store finds the tasks of one owner by index', async () => {
   await epochOf()
   const connection = openSqlite(file)
   const plan = connection
@@ -111,7 +111,7 @@ async function upgrade(version: number, minCompatible: number): Promise<void> {
   connection.close()
 }
 
-it('starts on the file of a later release that earlier ones can use, and leaves its version alone', async () => {
+it('the store starts on the file of a later release that earlier ones can use, and leaves its version alone', async () => {
   await upgrade(99, 6)
   const store = createSqliteStore({ file })
   const task = newTask()
@@ -123,7 +123,7 @@ it('starts on the file of a later release that earlier ones can use, and leaves 
   await reading.close()
 })
 
-it('refuses the file of a later release that earlier ones cannot use, and one from before the first release', async () => {
+it('the store refuses the file of a later release that earlier ones cannot use, and one from before the first release', async () => {
   await upgrade(99, 98)
   for (const readOnly of [false, true]) {
     const store = createSqliteStore({ file, readOnly })
@@ -146,7 +146,7 @@ async function upgradeTo5(): Promise<void> {
   connection.close()
 }
 
-it('builds an index that is missing, and says so before', async () => {
+it('the store builds an index that is missing, and says so before', async () => {
   await epochOf()
   const connection = openSqlite(file)
   connection.exec('DROP INDEX task_status')
@@ -160,7 +160,7 @@ it('builds an index that is missing, and says so before', async () => {
   await store.close()
 })
 
-it('shrinks the file when sweeps have deleted what it held', async () => {
+it('the store shrinks the file when sweeps have deleted what it held', async () => {
   let at = 1_800_000_000_000
   const store = createSqliteStore({ file, now: () => at })
   const head = 'x'.repeat(1_000_000)

@@ -10,13 +10,13 @@ describeStoreContract(harness, { modelRuns: 30 })
 describeProcessContract(harness)
 
 it.each([{}, { file: '' }, 'tasks.db', null])(
-  'requires the path of a file, and says how to pass it: %j',
+  'createSqliteStore requires the path of a file, and says how to pass it: %j',
   (options) => {
     expect(() => createSqliteStore(options as never)).toThrow(/createSqliteStore\({ file:/)
   },
 )
 
-it('refuses a URL as a file, and PostgreSQL one under the wrong name', () => {
+it('createSqliteStore refuses a URL as a file, and PostgreSQL one under the wrong name', () => {
   expect(() => createSqliteStore({ file: 'postgres://db/app' })).toThrow(
     /not a postgres URL.*createPostgresStore/,
   )

@@ -9,11 +9,11 @@ const hasProc = existsSync('/proc/self/stat')
 /** The same system, another process: as that process would name itself. */
 const tagOf = (pid: number, start: string) => processTag().replace(/:\d+:\d+$/, `:${pid}:${start}`)
 
-it('identifies this process, which is alive', () => {
+it('a tag identifies this process, which is alive', () => {
   expect(isProcessGone(processTag())).toBe(false)
 })
 
-it.runIf(hasProc)('recognizes a process that has ended, and one whose pid was reused', async () => {
+it.runIf(hasProc)('a tag tells a process that has ended, and one whose pid was reused', async () => {
   const child = spawn('sleep', ['60'])
   await once(child, 'spawn')
   const pid = child.pid ?? 0
@@ -23,6 +23,9 @@ it.runIf(hasProc)('recognizes a process that has ended, and one whose pid was re
   expect(isProcessGone(tagOf(pid, '1'))).toBe(true)
 })
 
-it.each(['', 'unknown', 'unknown:12', 'other-boot:123:1:1', 'a:b:c:d'])('does not declare %j dead', (tag) => {
-  expect(isProcessGone(tag)).toBe(false)
-})
+it.each(['', 'unknown', 'unknown:12', 'other-boot:123:1:1', 'a:b:c:d'])(
+  'a process with the tag %j is not declared dead',
+  (tag) => {
+    expect(isProcessGone(tag)).toBe(false)
+  },
+)

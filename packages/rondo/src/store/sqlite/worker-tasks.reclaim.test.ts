@@ -7,7 +7,7 @@ import { createLeaseEngine } from '../engine/lease-engine.ts'
 import type { Serving, TaskTurnOutcome } from '../task-engine.ts'
 
 it.runIf(existsSync('/proc/self/stat'))(
-  'E9 takes over at once from a process that was killed, without waiting for its lease',
+  'E9 a worker takes over at once from a process that was killed, without waiting for its lease',
   async () => {
     const database = await createSqliteDatabase()
     const engine = createLeaseEngine(database.open())
@@ -29,7 +29,7 @@ it.runIf(existsSync('/proc/self/stat'))(
   },
 )
 
-it('counts no failure when a worker whose clock is ahead takes a task from one that is alive', async () => {
+it('no failure is counted when a worker whose clock is ahead takes a task from one that is alive', async () => {
   const database = await createSqliteDatabase()
   const servings: Serving[] = []
   onTestFinished(async () => {
