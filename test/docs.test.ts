@@ -399,15 +399,15 @@ describe('the page of options', () => {
   })
 })
 
-describe('what the checkers parse', () => {
-  it('anchors, as GitHub generates them', () => {
+describe('the parsers of the checks', () => {
+  it('read anchors as GitHub generates them', () => {
     const anchors = readAnchors(
       '# One, `two`\n## What it is\n## What it is\n```\n# not one\n```\n### STATE_INVALID\n',
     )
     expect([...anchors]).toEqual(['one-two', 'what-it-is', 'what-it-is-1', 'state_invalid'])
   })
 
-  it('quantities', () => {
+  it('read quantities', () => {
     const texts = [
       '3',
       '10 s',
@@ -424,7 +424,7 @@ describe('what the checkers parse', () => {
     expect(texts.map(readQuantity)).toEqual(numbers)
   })
 
-  it('the properties of an interface, and not those of what is nested in it', () => {
+  it('read the properties of an interface, and not those of what is nested in it', () => {
     const source = `
       export interface Limits<T> extends Base {
         /** a: comment { */

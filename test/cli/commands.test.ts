@@ -264,7 +264,7 @@ describe('the exit code', () => {
   })
 })
 
-describe('what a server may ask besides forms and URLs', () => {
+describe('questions besides forms and URLs', () => {
   it('roots are sent without asking if --root is given', async () => {
     const ran = await home.run(['call', desk.url, 'where', '--root', 'src', '--root', 'docs'])
     expect(ran).toMatchObject({ code: 0, stdout: 'src, docs\n' })

@@ -225,7 +225,7 @@ describe('a request that is refused', () => {
   })
 })
 
-describe('T20 what anybody can cause', () => {
+describe('T20 log lines that anybody can cause', () => {
   const refusing: ServerOptions['authenticate'] = ({ headers }) => ({
     status: 401,
     reason: String(headers('why')),

@@ -145,7 +145,7 @@ describe('listen', () => {
   })
 })
 
-describe('what a server declares', () => {
+describe('a declaration', () => {
   const go = () => 'went'
   it.each<[string, () => void, string]>([
     [
@@ -188,7 +188,7 @@ describe('what a server declares', () => {
   })
 })
 
-describe('what a handler passes', () => {
+describe('an argument of a handler', () => {
   const wrong: Readonly<Record<string, [(ctx: Context) => Promise<unknown>, string]>> = {
     effect: [
       (ctx) => ctx.effect('pay', () => 1, { onec: true } as never),

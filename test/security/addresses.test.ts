@@ -266,7 +266,7 @@ describe('one table of hosts', () => {
   })
 })
 
-describe('what is not a host', () => {
+describe('a text that is not a host', () => {
   it.each([
     '',
     ' ',

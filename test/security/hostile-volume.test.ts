@@ -325,20 +325,20 @@ describe('text of a server in an error', () => {
   })
 })
 
-describe('what the command makes of a large server', () => {
-  it('is a table as large as its cells', () => {
+describe('the command at a large server', () => {
+  it('prints a table as large as its cells', () => {
     const rows = [['x'.repeat(100_000), 'long'], ...Array.from({ length: 200_000 }, (_, i) => [`a${i}`, 'b'])]
     expect(formatTable(rows).length).toBeLessThan(200_000 * 130)
   })
 
-  it('is a finding about a few of its tools', () => {
+  it('reports a finding about a few of its tools', () => {
     const tools = Array.from({ length: 200_000 }, (_, i) => ({ name: i.toString(36) }))
     const { detail } = checkTools([...tools, tools[0]])
     expect(detail.length).toBeLessThan(2_000)
     expect(checkTools([tools[1], tools[1]]).detail).toMatch(/1 is listed twice/)
   })
 
-  it('C12 is a probe that times out, even if bytes arrive all the time', async () => {
+  it('C12 has a probe that times out, even if bytes arrive all the time', async () => {
     const { createServer } = await import('node:http')
     const server = createServer((_request, response) => {
       response.writeHead(200, { 'Content-Type': 'text/event-stream' })

@@ -194,7 +194,7 @@ describe('the state of a turn', () => {
   })
 })
 
-describe('what an instance keeps in memory', () => {
+describe('the memory of an instance', () => {
   it('F2 B5 is used only for the principal that was asked', async () => {
     const server = bank()
     const same = () => server

@@ -351,7 +351,7 @@ describe('bodies that are arriving', () => {
   })
 })
 
-describe('what was counted', () => {
+describe('the weight that was counted', () => {
   /** Nothing else has room beside a heavy message. */
   const TIGHT = {
     maxMessageWeight: 1.2 * MIB,

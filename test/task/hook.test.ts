@@ -474,7 +474,7 @@ describe('a tool that checks the events of its hooks', () => {
   })
 })
 
-describe('what a page can know about a hook', () => {
+describe('the view of a hook', () => {
   it('G3 is what the handler stored, the schema and the end of its time, and afterwards only its state', async () => {
     let now = Date.now()
     const store = createMemoryStore({ now: () => now })
@@ -507,7 +507,7 @@ describe('what a page can know about a hook', () => {
     expect(await other.hook(a)).toEqual({ kind: 'closed' })
   })
 
-  it('G3 T17 is nothing if the id is made up, foreign, of other keys or expired', async () => {
+  it('G3 T17 is empty if the id is made up, foreign, of other keys or expired', async () => {
     let now = Date.now()
     const store = createMemoryStore({ now: () => now })
     const shop = newShop()

@@ -1,5 +1,5 @@
 /**
- * What the upstreams offer, kept in step with them.
+ * The offers of the upstreams, kept in step with them.
  *
  * W1 Everything that the configuration allows is listed to every client, whatever its revision, as the upstream describes it.
  * W6 With one upstream names stay as they are; with several each begins with the name of its upstream. Two of one name, and names

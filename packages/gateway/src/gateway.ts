@@ -19,7 +19,7 @@ import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
 import { callerKey, createUpstream, reasonOf, type Upstream } from './upstream.ts'
 
-/** What is known of an upstream. */
+/** The state of an upstream. */
 export interface UpstreamStatus {
   readonly name: string
   /** The revision that it speaks, and its own name, as found last. */
@@ -27,7 +27,7 @@ export interface UpstreamStatus {
   readonly server?: string
   /** The tools of it that are offered. */
   readonly tools: number
-  /** Why it could not be read last. */
+  /** The reason why it could not be read last. */
   readonly problem?: string
 }
 

@@ -21,14 +21,14 @@ import type { TakeQuestion } from './upstream.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
-/** How a call goes on: the upstream's result, or the questions that are open now. */
+/** The next step of a call: the upstream's result, or the questions that are open now. */
 export type HeldStep =
   | { readonly kind: 'result'; readonly result: Result }
   | { readonly kind: 'asks'; readonly id: string; readonly questions: InputRequests }
   /** The call is not held here any more. `reason` says why, if this process knows. */
   | { readonly kind: 'lost'; readonly reason?: string }
 
-/** Where the progress and the log messages of a call go: to the round that is open now. */
+/** The destination of a call's progress and log messages: the round that is open now. */
 export interface HeldLine {
   progress(progress: number, total?: number, message?: string): void
   log(level: LogLevel, data: unknown, logger?: string): void
@@ -225,7 +225,7 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
       for (const [key, response] of Object.entries(answers ?? {})) {
         const open = held.open.get(key)
         const answer = open && toAnswer(open.request, response)
-        // What is no answer is asked for again.
+        // An invalid answer is asked for again.
         if (answer) open.answer(answer)
       }
       return wait(held, signal)

@@ -74,7 +74,7 @@ export interface Passed {
   readonly structured?: boolean
 }
 
-/** What is sealed between two rounds. */
+/** The content that is sealed between two rounds. */
 interface PassedState {
   readonly u: string
   /** The upstream's revision. */
@@ -422,7 +422,7 @@ function lostConnection({ options }: Upstream, connection: Connection, error: un
   if (code === 'PEER_UNREACHABLE' && options.command !== undefined) connection.drop()
 }
 
-/** What a request says of itself, and where its notifications go. */
+/** The facts of a request, and the destination of its notifications. */
 function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
   const level = ctx.meta['io.modelcontextprotocol/logLevel']
   const logLevel = !hasRounds(ctx.protocolVersion) ? 'info' : (level as LogLevel | undefined)

@@ -42,7 +42,7 @@ export interface Connection {
   drop(): void
 }
 
-/** What an upstream said of itself when it was connected last. */
+/** The facts that an upstream reported when it was connected last. */
 interface Known {
   readonly revision?: string
   readonly server?: string

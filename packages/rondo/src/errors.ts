@@ -223,7 +223,7 @@ export interface RondoErrorOptions {
   data?: unknown
   /** Headers of the response, where the error is a response of its own over HTTP. */
   headers?: Readonly<Record<string, string>>
-  /** What really happened; for the log, never sent. */
+  /** The real cause; for the log, never sent. */
   cause?: unknown
 }
 
@@ -405,7 +405,7 @@ export class InputDeclined extends ToolError {
  */
 export class EventRejected extends ToolError {
   readonly key: string
-  /** What is wrong with the event. */
+  /** The problem of the event. */
   readonly problem: string
   constructor(key: string, problem: string) {
     super(`The event for "${key}" does not have the expected form.`)

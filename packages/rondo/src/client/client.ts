@@ -73,7 +73,7 @@ export interface RoundOptions
 }
 
 export interface Client extends AsyncDisposable {
-  /** What the server says of itself. */
+  /** The server's description of itself. */
   readonly server: PendingServer &
     Pick<Discovery, 'capabilities' | 'instructions'> & { readonly title?: string }
   readonly protocolVersion: string

@@ -250,7 +250,7 @@ interface Negotiation extends SendOptions {
   reopen?(): Promise<Transport>
 }
 
-/** What `server/discover` showed. */
+/** The outcome of `server/discover`. */
 type ProbeResult =
   | { readonly kind: 'rounds'; readonly discovery: Discovery }
   | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }

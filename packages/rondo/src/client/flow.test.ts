@@ -240,7 +240,7 @@ describe('one round at a time', () => {
       inputRequests: { a: question },
       requestState: '',
     })
-    // Whoever sends the next round may have nothing but these two.
+    // The process that sends the next round may have nothing but these two.
     const other = await connect(server)
     const raw = { inputResponses: { a: yes(), unasked: { action: 'cancel' } }, requestState: '' } as const
     expect(await other.round(request, raw)).toEqual({

@@ -180,7 +180,7 @@ export async function sendRound<R extends FlowRequest>(
   }
 }
 
-/** How servers of these revisions put it that the client did not declare what they need to ask. */
+/** The messages in which servers of these revisions report that the client did not declare what they need to ask. */
 const UNASKED = /cannot be asked|\belicitation\b/i
 
 /**

@@ -72,7 +72,7 @@ describe('a task that the caller drives', () => {
       [1, 1, []],
       [0, 0, ['a']],
     ])
-    // Whoever finds the answered call delivers the answer again: the first one counts.
+    // A process that finds the answered call delivers the answer again: the first one counts.
     const found = parsePending(JSON.stringify(saved[2]))
     const other = taskServer(completed('done'))
     expect(await rush((await connect(other, polling({ clock }))).finish(found), clock)).toMatchObject({

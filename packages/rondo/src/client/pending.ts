@@ -51,7 +51,7 @@ interface FlowResults {
 export type FlowResult<R extends FlowRequest = FlowRequest> = FlowResults[R['method']]
 
 export interface PendingServer {
-  /** Where it was reached: a URL or a command line. For people and for reconnecting; never compared. */
+  /** The place at which the server was reached: a URL or a command line. For people and for reconnecting; never compared. */
   readonly target: string
   /** Its own name. A call is not resumed at a server of another name. */
   readonly name?: string

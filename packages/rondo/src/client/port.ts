@@ -79,7 +79,7 @@ export interface PeerOptions {
   readonly observer?: Observer
 }
 
-/** How requests reach the server: each on its own, or in a session. */
+/** The way in which requests reach the server: each on its own, or in a session. */
 export interface PeerChannel {
   /** Sends a request and returns its response. */
   exchange(outgoing: Outgoing, flight: Flight & { readonly logLevel?: LogLevel }): Promise<unknown>
@@ -93,7 +93,7 @@ export interface PeerChannel {
     params: Readonly<Record<string, unknown>>,
     options: Pick<SendOptions, 'signal' | 'timeoutMs'>,
   ): Promise<Readonly<Record<string, unknown>>>
-  /** What the server said of itself in the handshake. */
+  /** The server's description of itself in the handshake. */
   readonly discovery?: Discovery
   close(): Promise<void>
 }
@@ -197,11 +197,11 @@ export interface ToolBook {
   readonly learned: boolean
   /** Undefined for a tool that was never listed. */
   mirrored(name: string): readonly ParamHeader[] | undefined
-  /** What the tool declares about tasks; undefined for a tool that was never listed. */
+  /** The tool's declaration about tasks; undefined for a tool that was never listed. */
   taskSupport(name: string): TaskSupport | undefined
 }
 
-/** What a tool declares about tasks. */
+/** A tool's declaration about tasks. */
 export type TaskSupport = 'required' | 'optional' | 'forbidden'
 
 /** The parts of a client that its calls share. */

@@ -22,7 +22,7 @@ import type { FlowRequest, PendingServer } from './pending.ts'
 
 export const QUESTION_KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
 
-/** What a handler knows besides the question. Show people which server asks: the text of the question is the server's. */
+/** The facts that a handler gets besides the question. Show people which server asks: the text of the question is the server's. */
 export interface AskInfo {
   readonly key: string
   readonly server: PendingServer

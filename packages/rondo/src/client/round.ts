@@ -141,7 +141,7 @@ function cleanWords(value: unknown): unknown {
 interface Fulfilment {
   readonly answers: Answers
   readonly peer?: Pick<Peer, 'observer' | 'clock'>
-  /** That of the whole call. */
+  /** The signal of the whole call. */
   readonly signal?: AbortSignal
   /** Called with the call after every answer, before the next question. */
   readonly onAnswer?: (pending: PendingCall) => void | Promise<void>
@@ -284,7 +284,7 @@ export interface Link {
   /** The URL as it will be opened; show this one. */
   readonly url: string
   readonly host: string
-  /** What to show a person before opening it. */
+  /** The text to show a person before opening the URL. */
   readonly warnings: readonly ('not-encrypted' | 'look-alike-letters' | 'bare-address')[]
 }
 

@@ -31,7 +31,7 @@ const OPTIONS = defineOptions('subscribe', {
 } satisfies OptionsOf<SubscribeOptions>)
 
 export interface Subscription extends AsyncIterable<ServerChange> {
-  /** What the server agreed to report. Rejects if the subscription fails before. */
+  /** The changes that the server agreed to report. Rejects if the subscription fails before. */
   readonly filter: Promise<ListenFilter>
   close(): void
 }

@@ -27,7 +27,7 @@ export interface Field {
   readonly format?: FieldFormat
   readonly default?: FieldValue
   readonly description?: string
-  /** Why the schema of this field could not be understood. The field is then shown as a text. */
+  /** The reason why the schema of this field could not be understood. The field is then shown as a text. */
   readonly unsupported?: string
 }
 

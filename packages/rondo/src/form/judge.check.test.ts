@@ -22,7 +22,7 @@ const choices: Field = { ...base, type: 'choices', options, limits: { min: 1, ma
 const anyChoices: Field = { ...base, type: 'choices', options }
 const required = (field: Field): Field => ({ ...field, required: true })
 
-describe('what a person typed is read:', () => {
+describe('the input of a person is read:', () => {
   it.each<[string, Field, unknown, unknown]>([
     ['a text as it is', text, ' a b ', ' a b '],
     ['nothing', text, '', undefined],
@@ -206,7 +206,7 @@ describe('a whole form', () => {
   })
 })
 
-describe('what a host sends for a choice', () => {
+describe('the value that a host sends for a choice', () => {
   const twins: Field = {
     ...choice,
     options: [

@@ -84,7 +84,7 @@ export interface Journal {
   readonly manual?: string
   /** The epoch of the store in which a single-use flow began. */
   readonly epoch?: string
-  /** Where the journal is stored if it was too large for its token. */
+  /** The name under which the journal is stored if it was too large for its token. */
   readonly spilled?: string
   /** Names of the spans of the flow's first and last round, if telemetry is on. */
   readonly spans?: readonly [first: string, last: string]

@@ -1,10 +1,10 @@
 /**
- * Where a host is: on this machine, in a network of its own, or in public. Everything that allows or refuses a host asks here.
+ * The location of a host: on this machine, in a private network, or in public. Everything that allows or refuses a host asks here.
  * A host is what `URL.hostname` has, or an address without brackets. What is not a host is neither on loopback nor public, so
  * that nothing is allowed because of it.
  */
 
-/** What programs call this machine. An allow list compares names as they are written, so that it has no other spelling. */
+/** Names of this machine in programs. An allow list compares names as they are written, so that it has no other spelling. */
 export const LOOPBACK_NAMES: readonly string[] = ['localhost', '127.0.0.1', '[::1]']
 
 /** True for this machine: `localhost`, names below it, 127.0.0.0/8 and ::1. */
@@ -88,7 +88,7 @@ function embeddedIn(address: Bytes): Bytes | undefined {
 
 const LOOPBACK = ['127.0.0.0/8', '::1/128'].map(toRange)
 const MAPPED = ['::ffff:0:0/96'].map(toRange)
-/** What is translated is on the other side of a gateway, even if it says 127.0.0.1. */
+/** A translated address is on the other side of a gateway, even if it says 127.0.0.1. */
 const EMBEDDING = [...MAPPED, toRange('64:ff9b::/96')]
 const UNICAST = ['2000::/3'].map(toRange)
 

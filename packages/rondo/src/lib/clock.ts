@@ -11,7 +11,7 @@ export interface Clock {
   after(ms: number, run: () => void): () => void
 }
 
-/** What a timer can wait. Platforms fire one that waits longer at once. */
+/** The longest wait of a timer. Platforms fire one that waits longer at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 export const systemClock: Clock = { now: () => Date.now(), after: startTimer }

@@ -90,7 +90,7 @@ export function parseGuarded(text: string, limits?: Partial<JsonLimits>): Guarde
   }
 }
 
-/** What the value of a JSON text weighs. */
+/** The weight of the value of a JSON text. */
 export function weighJson(text: string): number {
   const scanned = scan(text, UNLIMITED)
   return scanned.kind === 'scanned' ? scanned.weight : OF_CHARACTER * text.length
@@ -117,7 +117,7 @@ function follow(text: string, limits: JsonLimits): Scanned | Refused {
   let keyIsNext = false
   let weight = OF_CHARACTER * length
   let mayOverflow = false
-  /** Where the value that is being read begins, at the earliest. */
+  /** The earliest position at which the value that is being read begins. */
   let start = 0
   for (let i = 0; i < length; i++) {
     const c = text.charCodeAt(i)
@@ -222,7 +222,7 @@ class OpenContainers {
     }
   }
 
-  /** What the keys of the text weigh. */
+  /** The weight of the keys of the text. */
   get weight(): number {
     return this.#weight
   }

@@ -11,7 +11,7 @@ export interface LogOrigin {
   readonly instance: string
 }
 
-/** Where a line of the log belongs: its flow, and its task if the flow became one. */
+/** The place of a log line: its flow, and its task if the flow became one. */
 export interface LogPlace {
   /** Id of the call, the same in all its rounds. */
   readonly flow?: string
@@ -189,7 +189,7 @@ export interface RefusedEvent extends LogOrigin {
   readonly event: 'refused'
   readonly status: number
   readonly code: string
-  /** Why, and which option would allow it. */
+  /** The reason, and the option that would allow it. */
   readonly message: string
   /** The number of requests that were refused for this reason since the last such line. */
   readonly count: number

@@ -40,7 +40,7 @@ interface LogSettings extends LogOptions {
   readonly now?: () => number
 }
 
-/** Where lines go. */
+/** The destination of lines. */
 export interface LogScreen {
   /** An `urgent` line is written before the call returns. */
   write(line: string, urgent: boolean): void

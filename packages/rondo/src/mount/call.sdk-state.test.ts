@@ -8,7 +8,7 @@ import { createRondo } from './mount.ts'
 const rondo = createRondo({ audience: 'test', keys: generateKey(), log: 'off' })
 const text = { content: [] }
 
-/** What `verify` sees of a request for a tool: the context that is passed to the server's handler. */
+/** The view that `verify` has of a request for a tool: the context that is passed to the server's handler. */
 async function contextOf(name: string): Promise<ServerContext> {
   const server = mount(new McpServer({ name: 'mixed', version: '1.0.0' }))
   server.registerTool(

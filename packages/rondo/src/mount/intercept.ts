@@ -35,7 +35,7 @@ export interface Intercepted {
   readonly server: McpServer['server']
   readonly method: FlowMethod
   readonly request: FlowRequest
-  /** Where the official server finds the callback. Absent if the method has a handler that is not the official one. */
+  /** The place in which the official server finds the callback. Absent if the method has a handler that is not the official one. */
   readonly registry?: Registry
   /** Ends the request, by returning or throwing, whatever the official server makes of the callback's value. */
   ending?: () => unknown
@@ -59,7 +59,7 @@ interface Registered {
 }
 type Registrations = Readonly<Record<string, Registered>>
 
-/** Where an `McpServer` keeps its registrations; not part of its public interface. */
+/** The members in which an `McpServer` keeps its registrations; not part of its public interface. */
 interface Registry {
   readonly _registeredTools?: Registrations
   readonly _registeredPrompts?: Registrations

@@ -10,7 +10,7 @@
 import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
 
-/** What a token says, verified or not yet. */
+/** The claims of a token, verified or not yet. */
 export type TokenClaims = Readonly<Record<string, unknown>>
 
 export interface ClaimRules {

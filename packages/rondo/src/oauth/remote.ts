@@ -11,7 +11,7 @@ import { defineOptions, number, type OptionsOf, text, unchecked } from '../optio
 import { type ClaimCheck, findProblem } from './claims.ts'
 import type { JwtSetup, Verified } from './jwt.ts'
 
-/** Why something could not be fetched, for the operator. */
+/** The reason why something could not be fetched, for the operator. */
 export class RemoteFault extends Error {}
 
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>
@@ -112,7 +112,7 @@ export function isSecure(url: URL): boolean {
   return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(url.hostname))
 }
 
-/** Why the metadata of an issuer may not point there: it is not secure, or it leads into a network that the issuer is not in. */
+/** Returns why the metadata of an issuer may not point there: it is not secure, or it leads into a network that the issuer is not in. */
 function addressProblem(issuer: string, address: unknown, member: string): string | undefined {
   if (typeof address !== 'string' || !URL.canParse(address)) return `The metadata has no ${member}`
   const [from, to] = [new URL(issuer), new URL(address)]

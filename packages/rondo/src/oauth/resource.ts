@@ -33,7 +33,7 @@ import {
   isSecure,
 } from './remote.ts'
 
-/** How tokens are verified. Create one with `jwt` or `introspection`, or pass a function. */
+/** A way to verify tokens. Create one with `jwt` or `introspection`, or pass a function. */
 export type TokenCheck =
   | { readonly kind: 'jwt'; readonly options: JwtOptions }
   | { readonly kind: 'introspection'; readonly options: IntrospectionOptions }

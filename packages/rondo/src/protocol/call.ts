@@ -1,5 +1,5 @@
 /**
- * What a client requests, in whatever dialect. A revision's `decode.ts` turns a message into a `Call`; no later stage knows
+ * The requests of a client, in whatever dialect. A revision's `decode.ts` turns a message into a `Call`; no later stage knows
  * a wire field. A `Call` is complete: no connection, session or earlier request is needed to serve it.
  *
  * Clients up to 2025-11-25 open a session. What they declared then stands in for the envelope of a later request, and a few
@@ -10,7 +10,7 @@ import type { ClientCapabilities, LogLevel } from './wire.ts'
 
 export type RequestId = string | number
 
-/** Who calls, and in which dialect. */
+/** The caller, and its dialect. */
 export interface Envelope {
   readonly id: RequestId
   readonly protocolVersion: string
@@ -37,7 +37,7 @@ export interface FlowCall extends Envelope {
   readonly relatedTaskIds?: readonly string[]
   /** The client asks for a task, in dialects in which the client decides. */
   readonly task?: { readonly ttlMs?: number }
-  /** Why the arguments do not fit, if that was found out before the round: then no handler runs. */
+  /** The reason why the arguments do not fit, if that was found out before the round: then no handler runs. */
   readonly badArguments?: string
 }
 
@@ -111,13 +111,13 @@ export interface Principal {
   readonly issuer?: string
   /** The OAuth client, if the subject alone does not identify the caller. */
   readonly client?: string
-  /** What handlers may see. Never the bearer token itself. */
+  /** Claims that handlers may see. Never the bearer token itself. */
   readonly claims?: Readonly<Record<string, unknown>>
-  /** What the caller's token allows. Checked in every request, and no part of what a state is bound to. */
+  /** The scopes of the caller's token. Checked in every request; a state is not bound to them. */
   readonly scopes?: readonly string[]
 }
 
-/** What a client said in its `initialize`. */
+/** The content of a client's `initialize`. */
 export type PeerFacts = Pick<Envelope, 'protocolVersion' | 'capabilities' | 'clientInfo' | 'logLevel'>
 
 export interface InitializeCall {

@@ -110,7 +110,7 @@ export interface Codecs {
   /** The versions that are served, the preferred one first. */
   readonly requestVersions: readonly string[]
   readonly sessionVersions: readonly string[]
-  /** Those of `sessionVersions` that are drafts. */
+  /** The members of `sessionVersions` that are drafts. */
   readonly draftVersions: readonly string[]
   readonly requests: ReadonlyMap<unknown, RequestCodec>
   /** Handles unknown versions, which it refuses. */

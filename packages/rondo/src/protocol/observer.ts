@@ -42,7 +42,7 @@ export type ObservedHappening =
       readonly code?: string
       /** The tool, if it is known. */
       readonly target?: string
-      /** How old the task is. */
+      /** The age of the task. */
       readonly ageMs: number
     }
   /** The store failed while a worker used it. */

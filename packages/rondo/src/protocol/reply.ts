@@ -1,5 +1,5 @@
 /**
- * What a server replies, in whatever dialect, and what a client receives: `Reply` and `Received` are counterparts. A
+ * The replies of a server, in whatever dialect, and their counterparts in a client: `Reply` and `Received`. A
  * revision's `encode.ts` turns a `Reply` into text and adds what that revision requires on every result (`resultType`,
  * `serverInfo`).
  */

@@ -154,7 +154,7 @@ export interface Tool {
   readonly description?: string
   readonly inputSchema: JsonSchema
   readonly outputSchema?: JsonSchema
-  /** What the server claims about the tool. Not to be trusted. */
+  /** The server's claims about the tool. Not to be trusted. */
   readonly annotations?: Readonly<Record<string, unknown>>
   readonly [other: string]: unknown
 }

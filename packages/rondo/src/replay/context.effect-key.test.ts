@@ -89,7 +89,7 @@ function toHandler(branches: Program, world: World): Handler {
 
 interface Chances {
   readonly delays: readonly number[]
-  /** Which of the open questions are answered before the next turn. */
+  /** The open questions that are answered before the next turn. */
   readonly arrivals: readonly boolean[]
   /** After how many events of a turn its process dies. */
   readonly crashes: readonly number[]

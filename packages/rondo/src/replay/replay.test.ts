@@ -144,7 +144,7 @@ describe('R8 suspension is not an exception', () => {
   })
 })
 
-describe('what is the same on every replay', () => {
+describe('the context on every replay', () => {
   it('returns the same time, ids and random numbers in every round', async () => {
     const seen: unknown[][] = []
     const flow = replayFlow(async (ctx) => {

@@ -180,7 +180,7 @@ describe('R7 at least once, with one key', () => {
   })
 })
 
-describe('R7 what a step throws', () => {
+describe('R7 the error of a step', () => {
   /** As read back from a state or a store. */
   const throughJson = (report: RunReport): RecordedFailure => {
     const journal = narrowJournal(JSON.parse(JSON.stringify(report.journal)))

@@ -117,7 +117,7 @@ function justAbove(progress: number): number {
   return Number((progress + size / LARGE ** 2).toPrecision(DIGITS))
 }
 
-/** What one call has sent so far, as far as its heartbeat needs it. */
+/** The messages that one call has sent so far, as far as its heartbeat needs them. */
 export class Pulse {
   #spoke = false
   #progress: number | undefined

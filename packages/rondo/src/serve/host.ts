@@ -132,7 +132,7 @@ const MAX_DELAY_MS = 2 ** 31 - 1
 
 const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
 
-/** What replay needs of its environment, on Node and on runtimes that have its crypto. */
+/** The environment of replay, on Node and on runtimes that have its crypto. */
 function createPlatform({
   now = Date.now,
   randomId = drawId,

@@ -1,5 +1,5 @@
 /**
- * What one instance and one caller may use up: overload of the instance, the share of a caller, connections per address.
+ * Limits of one instance and of one caller: overload of the instance, the share of a caller, connections per address.
  *
  * An instance is overloaded if the operator's function says so, or if its event loop is late.
  *

@@ -1,5 +1,5 @@
 /**
- * What a server offers, and help with filling it in: lists, discovery and completion, for the clients of every era.
+ * The offers of a server, and help with filling them in: lists, discovery and completion, for the clients of every era.
  *
  * A page of a list is the same object until something is declared or removed, so a revision serializes it once.
  */
@@ -16,7 +16,7 @@ type Result = Readonly<Record<string, unknown>>
 interface Catalog {
   /** A page of a list, or the error of a cursor that is not from this list. */
   list(listing: Listing, cursor: string | undefined): Reply
-  /** What `server/discover` returns. */
+  /** The result of `server/discover`. */
   discover(): Reply
   /** Something was declared or removed: builds the list again when it is next asked for. */
   invalidate(listing: Listing): void

@@ -268,7 +268,7 @@ export interface DraftOptions {
 
 interface Revisions {
   readonly codecs: readonly Codec[]
-  /** What the drafts add to the sessions of a server with these options. */
+  /** The part that the drafts add to the sessions of a server with these options. */
   attach(options: DraftOptions): AttachDraft | undefined
 }
 

@@ -56,7 +56,7 @@ export interface HttpResponse {
   readonly body: string
 }
 
-/** How a stream of events is kept open. */
+/** Settings that keep a stream of events open. */
 export interface StreamOptions {
   readonly keepAliveMs: number
   readonly every: Every
@@ -70,11 +70,11 @@ export interface HttpRequest {
   readonly headers: RequestHeaders
   readonly principal: Principal | undefined
   readonly outlet: Outlet
-  /** What the message weighs, unless it is light. */
+  /** The weight of the message, unless it is light. */
   readonly load?: Load
 }
 
-/** What arrives or runs for one message, with its weight; see `lib/json.ts`. */
+/** The arriving or running work for one message, with its weight; see `lib/json.ts`. */
 export interface Load {
   /** Counts this weight from now on. Returns false, and changes nothing, if there is no room for it. */
   weigh(weight: number): boolean
@@ -82,7 +82,7 @@ export interface Load {
   hold(): () => void
   /** Holds this weight again, as soon as there is room for it. */
   reclaim(weight: number): Promise<() => void>
-  /** What is counted now. */
+  /** The weight that is counted now. */
   readonly weight: number
 }
 
@@ -141,7 +141,7 @@ export interface SlowHandlers {
   check(): void
 }
 
-/** What serving a call needs. */
+/** The context in which a call is served. */
 export interface CallContext {
   readonly service: Service
   readonly inFlight: InFlight<WatchedCall>
@@ -168,7 +168,7 @@ export interface ChangeBus {
   subscribe(listener: (change: Change) => void): () => void
 }
 
-/** Why an instance takes no calls. */
+/** The reason why an instance takes no calls. */
 export type NotReady = 'draining' | 'keys' | 'store'
 
 /** Reports whether this instance can take calls. */
@@ -186,7 +186,7 @@ export interface ActiveCall {
   readonly line: Line
 }
 
-/** What the entrances (HTTP, fetch, stdio) serve; see `service.ts`. */
+/** The service behind the entrances (HTTP, fetch, stdio); see `service.ts`. */
 export interface Service {
   readonly serverInfo: { readonly name: string; readonly version: string; readonly title?: string }
   readonly codecs: Codecs
@@ -205,12 +205,12 @@ export interface Service {
   paramHeaders(tool: string): readonly ParamHeader[]
   /** True if something that is served asks for scopes. */
   readonly scoped: boolean
-  /** What a request needs of its caller's token. Throws or rejects if the author's function does. */
+  /** Returns the scopes that a request needs. Throws or rejects if the author's function does. */
   needOf(call: Call | SessionCall | TaskListCall): Promise<Need>
   /** There is a store for tasks. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
-  /** What the messages in flight weigh. */
+  /** The weights of the messages in flight. */
   readonly loads?: Loads
   /** Logs slow handlers. */
   readonly slow?: SlowHandlers
@@ -233,7 +233,7 @@ export interface Service {
 /** Serves one HTTP request. `request.signal` fires when the client disconnects. */
 export type Route = (request: Request) => Response | Promise<Response>
 
-/** What extensions add, as the entrances and the services see it; see `extension.ts`. */
+/** The additions of extensions, as the entrances and the services see them; see `extension.ts`. */
 export interface ServedExtensions {
   /** The routes, by path. A route serves every path below its own too. */
   readonly routes: ReadonlyMap<string, Route>
@@ -251,7 +251,7 @@ export type WatchTasks = (
   listener: (task: TaskState) => void,
 ) => Promise<() => void>
 
-/** Where all messages to a client over stdio go. */
+/** The output of all messages to a client over stdio. */
 export interface StdioOutput {
   write(json: string): void
   /** True while too much of the output is unread. */

@@ -49,7 +49,7 @@ export interface Server extends Declarations {
    * second is told so. Rejects only if the store fails.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
-  /** What is known about a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  /** Returns the state of a hook, for a page that its user opens with the id. Rejects only if the store fails. */
   hook(hookId: string): Promise<HookView>
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
@@ -62,7 +62,7 @@ export interface Server extends Declarations {
   nodeHandler(options?: NodeHandlerOptions): NodeHandler
   /** Serves one client over stdin and stdout. Resolves when the client has gone. */
   stdio(options?: StdioOptions): Promise<void>
-  /** Why this instance takes no calls at the moment, or undefined if it does: for a health check of your own. */
+  /** Resolves with the reason why this instance takes no calls at the moment, or with undefined if it does: for a health check of your own. */
   notReady(): Promise<NotReady | undefined>
   /** From now on calls in flight are handed back at their next step or ask, and new calls are refused. */
   drain(): void
@@ -233,7 +233,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     forgetSignals()
     forgetRejections()
   }
-  /** What listeners do by themselves is done here for a server without one. */
+  /** Listeners do this by themselves; it is done here for a server without one. */
   const stopWork = async (): Promise<void> => {
     if (open.size === 0) leave()
     await work.stop()

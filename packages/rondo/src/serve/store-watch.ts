@@ -78,7 +78,7 @@ export function watchStore(
     )
     return result
   }
-  /** The same object, with every method watched. A store may be an instance of a class, whose methods need their `this`. */
+  /** Returns the object with every method watched. A store may be an instance of a class, whose methods need their `this`. */
   const watched = <T extends object>(port: T, name: string): T => {
     const methods = new Map<PropertyKey, unknown>()
     return new Proxy(port, {

@@ -19,7 +19,7 @@ import { createParcel } from './parcel.ts'
 import type { Session } from './session.ts'
 import type { SessionStream, WholeEvent } from './stream.ts'
 
-/** Where the response to a message goes. */
+/** The receiver of the response to a message. */
 export interface ReplyPath {
   readonly channel: Channel
   /** The stream of the request, over HTTP. */
@@ -37,18 +37,18 @@ export interface DispatchContext {
   readonly known: boolean
   /** True while new calls are refused. */
   readonly draining: boolean
-  /** What each call needs of its caller's token; answers to its questions need the same. */
+  /** The scopes that each call needs; answers to its questions need the same. */
   readonly scopes?: ReadonlyMap<RequestId, readonly string[]>
-  /** What the message weighs, unless it is light. */
+  /** The weight of the message, unless it is light. */
   readonly load?: Load
-  /** Why nobody can be asked here, if so. */
+  /** The reason why nobody can be asked here, if so. */
   readonly unaskable?: string
   /** Serves the calls of a client that takes its questions in turns. */
   begin?(call: FlowCall, line: Line): Promise<CallEnding>
   onError(error: unknown): void
 }
 
-/** How a call ends: with a response, with events that end its stream, or with nothing. */
+/** The end of a call: a response, events that end its stream, or nothing. */
 export type CallEnding =
   | OlderReply
   | { readonly kind: 'events'; readonly events: readonly WholeEvent[] }
@@ -115,7 +115,7 @@ function dispatchCall(
   const { encodeReply } = dialect
   const parcel = given.kind === 'flow' ? createParcel(given, context.load) : undefined
   const release = parcel ? parcel.end : context.load?.hold()
-  // What lives as long as the call must not refer to the arguments that it came with.
+  // Objects that live as long as the call must not refer to the arguments that it came with.
   const call = parcel?.call ?? given
   const refuse = (error: RondoError): void => {
     release?.()

@@ -32,7 +32,7 @@ export function readInitialize({ codecs }: Older, message: unknown): InitializeC
   throw new RondoError('PEER_REQUEST', 'initialize must be a request with an id')
 }
 
-/** What a session keeps of `initialize`: no more than it needs, however much was sent. */
+/** The part of `initialize` that a session keeps: no more than it needs, however much was sent. */
 export function factsOf(
   { draft }: Older,
   { capabilities, clientInfo }: InitializeCall,
@@ -79,7 +79,7 @@ interface EraOptions {
   readonly modern: readonly string[]
   /** Versions of the earlier eras. */
   readonly older: readonly string[]
-  /** Those of `older` that a request may claim for itself. */
+  /** The versions of `older` that a request may claim for itself. */
   readonly drafts: readonly string[]
   /** A message that names no version and no session is of an earlier era. */
   readonly unnamed: boolean

@@ -35,7 +35,7 @@ export interface KeptRequest {
 export interface CallRecord {
   readonly session: string
   readonly owner: string
-  /** What an answer needs of its caller's token. */
+  /** The scopes that an answer needs. */
   readonly scopes: readonly string[]
   readonly request: KeptRequest
   readonly protocolVersion: string

@@ -61,7 +61,7 @@ export interface CallKeeper {
   release(): void
 }
 
-/** What a line needs of its session. */
+/** The parts of its session that a line needs. */
 export interface LineHost {
   /** Registers a question, whose answer goes to `take`, and returns its id. */
   expect(
@@ -120,7 +120,7 @@ export class SessionLine implements AskingLine {
   #keeping: Promise<void> | undefined
   /** Questions that another instance asked for the task of this call, until the task is found to ask them still. */
   #recalled: Recalled | undefined
-  /** What the call needs of its caller's token. */
+  /** The scopes that the call needs. */
   scopes: readonly string[] = []
   /** Resolves when the call may continue with the answers that it has waited for. */
   ready: (() => Promise<void>) | undefined

@@ -18,7 +18,7 @@ import type { Session } from './session.ts'
 import type { SharedSessions } from './shared.ts'
 import type { SessionTable } from './table.ts'
 
-/** What a draft adds to sessions over HTTP. Its session ids contain the sealed session, so every instance knows it. */
+/** The part that a draft adds to sessions over HTTP. Its session ids contain the sealed session, so every instance knows it. */
 export interface SessionDraft {
   /** Names of the experimental capabilities with which clients declare the draft. */
   readonly experimental: readonly string[]
@@ -35,7 +35,7 @@ export interface SessionDraft {
   awaits(session: Session, eventId: string): string | undefined
   /** Seals the call into its questions, so that any instance can accept the responses; undefined if the client does not echo states. */
   hand(call: FlowCall): MakePortable | undefined
-  /** The same for the questions of a task. */
+  /** Like `hand`, for the questions of a task. */
   handTask(
     call: TaskCall,
   ):
@@ -54,7 +54,7 @@ export type AttachDraft = (
   mismatch: (target: Target, call: FlowCall) => string | undefined,
 ) => SessionDraft
 
-/** What serves older clients, as the entrances see it; the counterpart of `Service`. */
+/** The service for older clients, as the entrances see it; the counterpart of `Service`. */
 export interface Older {
   readonly codecs: Codecs
   /** The versions that `initialize` may agree on, the preferred one first. */
@@ -85,7 +85,7 @@ export interface Older {
   storeFailed(error: RondoError): void
 }
 
-/** What the server can do for the client that it greets. */
+/** The capabilities of the server for the client that it greets. */
 export interface Greeting {
   /** False if there is no session: then the server sends nothing that no request asked for. */
   readonly session: boolean
@@ -95,7 +95,7 @@ export interface Greeting {
   readonly tasks: boolean
 }
 
-/** What serving older clients over HTTP needs. */
+/** The context in which older clients are served over HTTP. */
 export interface PostOptions extends Omit<CallContext, 'service'> {
   readonly service: Pick<CallContext['service'], 'state' | 'onRefused' | 'loads'>
   readonly older: Older

@@ -101,7 +101,7 @@ export function createRecords(host: FlowHost, store: RecordStore): SealedRecords
 interface Piece {
   readonly text: string
   readonly ended: boolean
-  /** What a token needs to read the stream. */
+  /** The scopes that a token needs to read the stream. */
   readonly scopes: readonly string[]
 }
 

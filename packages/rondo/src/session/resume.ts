@@ -45,7 +45,7 @@ const MAX_RESUMING = 64
 
 /** How long an instance may take to say that it has a stream; no longer than a lease. */
 const WANTED_MS = 3_000
-/** The same for one that has a call which only waits, and events that the client has missed: nothing can run twice. */
+/** Like `WANTED_MS`, for an instance with a call that only waits and events that the client has missed: nothing can run twice. */
 const PARKED_MS = 1_000
 const PARKED_LOOKS = 5
 const LOOK_MS = 200
@@ -112,7 +112,7 @@ function isFree(
 ): boolean {
   if (value.holder === '' || quietMs >= leaseMs) return true
   if (!isParked(value, platform.now())) return false
-  // What came before the questions, the holder alone can send.
+  // Only the holder can send what came before the questions.
   const { questions } = value
   return isUnheard || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
 }
@@ -144,7 +144,7 @@ async function continueHere(
   const dialect = older.codecs.session(protocolVersion)
   const [need] = await access.admit([toCall(session, taken)], principal, taken.scopes)
   const parcel = toParcel(options, session, toCall(session, taken), need)
-  // What lives as long as the call must not refer to the arguments that it came with.
+  // Objects that live as long as the call must not refer to the arguments that it came with.
   const record = { ...taken, request: { ...taken.request, args: {} } }
   const { request } = record
   const ready = parcel?.call ?? toCall(session, record)

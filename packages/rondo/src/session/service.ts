@@ -152,10 +152,10 @@ function hasEnded({ status }: TaskState): boolean {
   return status !== 'working' && status !== 'input_required'
 }
 
-/** How the client of a call can be asked. */
+/** The ways in which the client of a call can be asked. */
 interface Means {
   readonly dialect: SessionDialect
-  /** Why it cannot be asked, if so. */
+  /** The reason why it cannot be asked, if so. */
   readonly unaskable?: string
   readonly hand?: MakePortable
   readonly from?: PushOptions['from']
@@ -185,7 +185,7 @@ async function answerFlow(
 }
 
 /**
- * Where the version has tasks, `execution.taskSupport` of a tool is binding. In the draft a tool that begins in rounds may
+ * If the version has tasks, `execution.taskSupport` of a tool is binding. In the draft a tool that begins in rounds may
  * become a task later (D9), so there `task` is not an error.
  */
 function taskMismatch(

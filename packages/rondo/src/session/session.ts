@@ -22,15 +22,15 @@ import { IDLE_MS, type MemoryBudget, type SessionSettings } from './options.ts'
 import { SessionStream } from './stream.ts'
 import { SessionStreams } from './streams.ts'
 
-/** What names a session: its id, and when it ends, ms since the epoch. */
+/** The name of a session: its id, and when it ends, ms since the epoch. */
 export interface SessionName {
   readonly id: string
   readonly until?: number
-  /** What the names of its streams are authenticated with, if every instance knows it. */
+  /** The key with which the names of its streams are authenticated, if every instance knows it. */
   readonly secret?: string
 }
 
-/** What a session shares with others: limits, counters and the memory budget. */
+/** The parts that a session shares with others: limits, counters and the memory budget. */
 interface SessionPlace {
   /** Whose share of the limits it uses: its owner's, or that of an anonymous caller's address. */
   readonly share: string
@@ -68,7 +68,7 @@ export function callerLimit({ owner, share }: Pick<Session, 'owner' | 'share'>, 
   return isNamed(owner) || share !== owner ? limit : Number.POSITIVE_INFINITY
 }
 
-/** What a waiting call is counted as, besides its arguments: its journal, its questions and its stream. */
+/** The bytes that a waiting call counts as, besides its arguments: its journal, its questions and its stream. */
 const PARKED_BYTES = 8_192
 
 export class Session implements LineHost {
@@ -158,7 +158,7 @@ export class Session implements LineHost {
     return id
   }
 
-  /** What an answer needs of its caller's token: what the call needs that asked. */
+  /** The scopes that an answer needs: those of the call that asked. */
   scopesOf(id: RequestId): readonly string[] {
     return (typeof id === 'string' ? this.#questions.get(id)?.scopes : undefined) ?? []
   }
@@ -272,7 +272,7 @@ export class Session implements LineHost {
     if (this.#watched.delete(uri)) this.#budget.release(costOf(uri))
   }
 
-  /** What other instances have to know of the session, as it is here. */
+  /** The facts about the session that other instances have to know, as they are here. */
   get state(): { readonly level: LogLevel; readonly watched: readonly string[] } {
     return { level: this.level, watched: [...this.#watched] }
   }
@@ -332,7 +332,7 @@ export class Session implements LineHost {
     else if (this.portable) this.#settings.elsewhere?.(this.name, json)
   }
 
-  /** The same for a message from another instance. */
+  /** Like `note`, for a message that another instance sent. */
   noteHere(json: string): void {
     this.streams.general?.send(json, false)
   }

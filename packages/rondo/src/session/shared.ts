@@ -73,7 +73,7 @@ const MAX_ENDED = 10_000
 /** A request that changes what a session is. */
 export type StateCall = Extract<SessionCall, { readonly kind: 'level' | 'watch' | 'unwatch' }>
 
-/** What the record of a session holds. */
+/** The content of a session's record. */
 interface SessionState {
   readonly level?: LogLevel
   readonly watched?: readonly string[]

@@ -36,7 +36,7 @@ export interface StreamSetup {
   readonly responses: number
   /** True if the responses are sent as a batch. */
   readonly batch: boolean
-  /** What a token needs that resumes the stream: the scopes of its calls. */
+  /** The scopes that a token needs to resume the stream: those of its calls. */
   readonly scopes?: readonly string[]
   /** Called when the first event is sent: from now on there is something to resume. */
   onOpen(stream: SessionStream): void

@@ -9,7 +9,7 @@ import type { Channel } from './line.ts'
 import type { MemoryBudget, SessionSettings } from './options.ts'
 import { readEventId, SessionStream, type StreamSetup } from './stream.ts'
 
-/** What the caller of `open` decides about a stream. */
+/** The decisions of the caller of `open` about a stream. */
 type StreamRequest = Pick<
   StreamSetup,
   'primed' | 'streams' | 'responses' | 'batch' | 'onLost' | 'after' | 'scopes'
@@ -76,7 +76,7 @@ export class SessionStreams {
     return this.#secret === undefined || isStreamName(this.#secret, name)
   }
 
-  /** The same for an event. One that came with its own id is not named after its stream. */
+  /** Like `mayExist`, for the stream of an event. An event that came with its own id is not named after its stream. */
   mayHaveSent(eventId: string): boolean {
     const numbered = readEventId(eventId)
     return numbered === undefined || this.mayExist(numbered.stream)
@@ -94,7 +94,7 @@ export class SessionStreams {
     return place?.stream?.resume(outlet, place.number) ?? false
   }
 
-  /** What a token needs to resume the stream of an event. */
+  /** Returns the scopes that a token needs to resume the stream of an event. */
   scopesOf(eventId: string): readonly string[] {
     return this.#placeOf(eventId)?.stream?.scopes ?? []
   }

@@ -36,7 +36,7 @@ export interface SessionTable {
   readonly keptBytes: number
 }
 
-/** What an empty session is counted as. */
+/** The bytes that an empty session counts as. */
 const SESSION_BYTES = 2_048
 
 /** Reports sessions that begin and end. */

@@ -18,7 +18,7 @@ interface TaskCallOptions {
   readonly dialect: SessionDialect
   /** Tasks per page of a list. */
   readonly pageSize: number
-  /** Why nobody can be asked, unless the reason is missing capabilities. */
+  /** The reason why nobody can be asked, unless the reason is missing capabilities. */
   readonly unaskable?: string
   /** Seals the questions, so that any instance can accept the answers of a client that echoes states. */
   readonly hand?: ReturnType<SessionDraft['handTask']>

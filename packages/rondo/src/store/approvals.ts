@@ -24,7 +24,7 @@ export interface ApprovalRow {
   readonly createdAt: number
 }
 
-/** What is due for a request. */
+/** The work that is due for a request. */
 export interface ApprovalJob {
   readonly name: string
   /** Ms since the Unix epoch; null removes the job. */
@@ -96,7 +96,7 @@ export interface ApprovalQuery {
   readonly newestFirst?: boolean
 }
 
-/** What was appended by a write: the new end of the chain, if there were entries. */
+/** The entries that a write appended: the new end of the chain, if there were any. */
 export type ApprovalOutcome =
   | { readonly kind: 'stored'; readonly head?: ChainLink }
   | { readonly kind: 'conflict' }

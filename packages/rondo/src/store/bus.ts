@@ -13,7 +13,7 @@ export interface BusRow {
   readonly message: string
 }
 
-/** What a database does for the bus. */
+/** The operations of a database for the bus. */
 export interface BusTable {
   /** Appends messages, which stay for `BUS_LIMITS.keepMs`, and deletes all but the last `BUS_LIMITS.keepRows`. */
   append(messages: readonly string[]): Promise<void>
@@ -118,7 +118,7 @@ function follow(table: BusTable, listener: BusListener, clock: StoreClock): BusS
 
   const deliver = async (rows: readonly BusRow[]): Promise<void> => {
     const messages = [...new Set(rows.map(({ message }) => message))].filter((message) => message !== LOST)
-    // What was lost may be anything, so it comes before what is still there.
+    // Lost messages may be about anything, so the gap comes before the messages that are still there.
     if (rows.some(({ message }) => message === LOST)) await listener.lost()
     if (messages.length > 0) await listener.receive(messages)
   }

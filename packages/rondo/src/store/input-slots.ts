@@ -31,7 +31,7 @@ export type InputSlot =
 
 export type AnsweredSlot = Extract<InputSlot, { kind: 'answered' }>
 
-/** What names a slot among all slots of its task. */
+/** The name of a slot among all slots of its task. */
 export type SlotName = Pick<InputSlot, 'key' | 'role'>
 
 export interface SlotChange {
@@ -145,7 +145,7 @@ export function answerHook(
   )
 }
 
-/** Why a hook did not take an event. */
+/** The reason why a hook did not take an event. */
 export function refusedHook(slots: readonly InputSlot[], key: string): 'duplicate' | 'closed' {
   const hook = slots.find((slot) => slot.role === 'hook' && slot.key === key)
   return hook?.kind === 'answered' ? 'duplicate' : 'closed'
@@ -200,7 +200,7 @@ export function newAnswers(
   return slots.filter((slot) => slot.kind === 'answered').filter((slot) => !known.has(nameOf(slot)))
 }
 
-/** What a client may answer. */
+/** The slots that a client may answer. */
 export function openInputs(slots: readonly InputSlot[]): ReadonlyMap<string, Sealed> {
   return new Map(
     slots.flatMap((slot) =>

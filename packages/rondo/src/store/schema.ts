@@ -14,7 +14,7 @@ export interface Migration {
   readonly sql: string
 }
 
-/** What tables say about themselves; version 0 if there are none. */
+/** The versions that are recorded in the tables; version 0 if there are none. */
 export interface SchemaState {
   readonly version: number
   readonly minCompatible: number
@@ -25,7 +25,7 @@ export interface TableVersions {
   readonly version: number
   /** Migrations to apply, in order; none on tables of a later release. */
   missing(state: SchemaState): readonly Migration[]
-  /** Why this release cannot use the tables, as a sentence; undefined if it can. */
+  /** Returns why this release cannot use the tables, as a sentence; undefined if it can. */
   obstacle(state: SchemaState, where: string): string | undefined
   assertUsable(state: SchemaState, where: string): void
 }

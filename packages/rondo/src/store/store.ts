@@ -13,7 +13,7 @@ interface StorePorts {
   readonly kind?: string
   readonly once: OnceStore
   readonly blobs: BlobStore
-  /** What instances share of the sessions of older clients. Without it such a session needs sticky routing. */
+  /** The records of older clients' sessions that instances share. Without it such a session needs sticky routing. */
   readonly records?: RecordStore
   /** Carries changes between instances. Without it each instance notifies only its own subscribers. */
   readonly bus?: Bus
@@ -145,7 +145,7 @@ export interface StoredRecord {
   readonly quietMs: number
 }
 
-/** What a record counts for besides its sealed text. */
+/** The bytes that a record counts for besides its sealed text. */
 export const RECORD_BYTES = 256
 
 /**

@@ -39,7 +39,7 @@ export interface NewTask {
   /** At least 128 random bits in base64url, from `createTaskId`. Creating the same id again returns the same task. */
   readonly id: string
   readonly owner: TaskOwner
-  /** What a worker needs to start: the call and the capabilities of its client. */
+  /** The data that a worker needs to start: the call and the capabilities of its client. */
   readonly head: Sealed
   readonly ttlMs: number
   readonly pollMs: number
@@ -50,7 +50,7 @@ export interface NewTask {
   readonly known?: boolean
 }
 
-/** What the owner of a task may see. Times are in ms since the Unix epoch. */
+/** A task as its owner may see it. Times are in ms since the Unix epoch. */
 export interface TaskView {
   readonly id: string
   readonly status: TaskStatus
@@ -118,7 +118,7 @@ export interface TaskTurn {
   readonly draining: AbortSignal
 }
 
-/** How a turn ends. A turn that throws is retried later, a limited number of times. */
+/** The end of a turn. A turn that throws is retried later, a limited number of times. */
 export type TaskTurnOutcome =
   /** Waits for the answers to `inputs` and to whatever is open already, but not beyond `wakeAt` (ms since the Unix epoch). */
   | {
@@ -155,7 +155,7 @@ export interface Serving {
 /** Called with the current view first, then with each change; with `undefined` once the task is gone. */
 export type WatchTask = (id: string, view: TaskView | undefined) => void
 
-/** Which part of a list to return. */
+/** The part of a list to return. */
 export interface TaskPage {
   /** Continue after this task. */
   readonly after?: Pick<TaskView, 'id' | 'createdAt'>
@@ -185,7 +185,7 @@ export interface TaskEngine {
 
 export type LossReason = 'cancelled or taken over' | 'lease ran out' | 'draining' | 'store failed'
 
-/** What an operator can observe of an engine. No event holds content. */
+/** An event that an operator can observe of an engine. No event holds content. */
 export type EngineEvent =
   | { readonly kind: 'claimed'; readonly count: number }
   /** A turn begins. `takenOver`: the worker that had the task died or hangs. */
@@ -235,7 +235,7 @@ export type OnEngineEvent = (event: EngineEvent) => void
 /** `task`: the task of an event that belongs to one. */
 export type EmitEngineEvent = (event: EngineEvent, task?: TaskHead) => void
 
-/** What can be set on every engine. */
+/** Options of every engine. */
 export interface EngineOptions {
   /** How often to poll for changes that no hint announced. Default: the store's own. */
   pollMs?: number

@@ -1,5 +1,5 @@
 /**
- * What a database must do to keep tasks, and how the SQL stores read a row of theirs. `createLeaseEngine` adds the claim
+ * The contract of a database that keeps tasks, and the way in which the SQL stores read a row of theirs. `createLeaseEngine` adds the claim
  * loop, the heartbeat and the clock.
  *
  * A task is one row, and each method is one atomic change of it or none: the database decides, not the caller. A claim
@@ -131,7 +131,7 @@ export interface TaskQuery {
   readonly limit?: number
 }
 
-/** What the owner of a task can do with it. */
+/** The operations of a task's owner. */
 export interface OwnerTasks {
   /**
    * `openLimit` is how many unfinished tasks the owner may have; `Infinity` skips the count. With a taker, the same write
@@ -164,10 +164,10 @@ export interface EndedLimits {
   readonly bytes: number
 }
 
-/** What an ended task counts for besides its outcome and its message. */
+/** The bytes that an ended task counts for besides its outcome and its message. */
 export const ENDED_BYTES = 512
 
-/** What a worker can do. */
+/** The operations of a worker. */
 export interface WorkerTasks {
   /** Claims up to `count` due tasks. One that its former worker never released counts one more failure. */
   claim(worker: string, leaseMs: number, count: number): Promise<readonly Lease[]>
@@ -213,7 +213,7 @@ export interface WorkerTasks {
   absolve?(fence: Fence): Promise<void>
 }
 
-/** What an operator can see. */
+/** The operations of an operator. */
 export interface OperatorTasks {
   stats(): Promise<TaskStats>
   list(query: TaskQuery): Promise<readonly TaskSummary[]>

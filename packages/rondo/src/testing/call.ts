@@ -171,7 +171,7 @@ export interface TestMessage {
   readonly error?: { readonly code: number; readonly message: string; readonly data?: unknown }
 }
 
-/** Who calls, as the bench's own authentication reads it. */
+/** The caller, as the bench's own authentication reads it. */
 export const PRINCIPAL_HEADER = 'x-test-principal'
 
 export async function exchange(

@@ -70,7 +70,7 @@ export interface Question<S extends Schema = Schema> {
   schema: S
   /** The time for which the question is open, as in `Within`. */
   within?: Duration
-  /** Why a field that looks like a secret is not one. Without it such a field is refused. */
+  /** The reason why a field that looks like a secret is not one. Without it such a field is refused. */
   allowSecretLike?: string
   /** The arguments that make this question unnecessary: what a client that cannot be asked is told to send instead. */
   orArgument?: string | readonly string[]

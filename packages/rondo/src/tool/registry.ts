@@ -243,7 +243,7 @@ export function createRegistry({
     const schemas = { inputSchema: input?.json ?? { type: 'object' }, outputSchema }
     const wire = row({ name }, definition, { ...schemas, annotations: definition.annotations })
     tools.set(name, { row: wire, target, headers: headersOf(name, input?.json) })
-    // Those of the built-in tools are scopes of tasks, which only tools with scopes begin.
+    // The scopes of built-in tools are those of tasks, which only tools with scopes begin.
     if (!live) noteScopes(definition)
   }
 

@@ -152,7 +152,7 @@ export async function revoke(
   return true
 }
 
-/** Which URLs may be requested is decided by `request`, also where they are http. */
+/** `request` decides which URLs may be requested, even if they are http. */
 function requestOptions({ request }: GrantContext) {
   return { [customFetch]: request, [allowInsecureRequests]: true }
 }
@@ -181,13 +181,13 @@ function toGranted({ as, now }: GrantContext, response: TokenEndpointResponse): 
   }
 }
 
-// Who this client is at an authorization server: a client that was registered by hand, the URL of a client id metadata
+// The identity of this client at an authorization server: a client that was registered by hand, the URL of a client id metadata
 // document, or one that registers itself now. The specification prescribes this order.
 
 interface Registration {
   readonly request: AuthFetch
   readonly redirectUri: string
-  /** What is known from an earlier login at this authorization server. */
+  /** The client that is known from an earlier login at this authorization server. */
   readonly known?: StoredClient
   readonly now: number
   readonly signal?: AbortSignal
@@ -285,7 +285,7 @@ function preferredMethod(as: AuthorizationServer): string {
   )
 }
 
-/** How the client authenticates at the token endpoint. */
+/** The way in which the client authenticates at the token endpoint. */
 async function authentication(
   as: AuthorizationServer,
   client: StoredClient,

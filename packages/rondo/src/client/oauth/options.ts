@@ -1,4 +1,4 @@
-/** What a program passes to `oauth`, what it gets back and stores, and the login that most programs pass: `loopback`. */
+/** The options of `oauth`, the logins that it returns and stores, and the login that most programs pass: `loopback`. */
 
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -191,13 +191,13 @@ function resolvers<T>() {
   return { promise, resolve, reject }
 }
 
-// What is kept of a login, and the port to where it is kept. Tokens exist here and in the request headers, nowhere else.
+// The stored part of a login, and the port to its store. Tokens exist here and in the request headers, nowhere else.
 
 /** The client that an authorization server knows. Valid at that server only. */
 export interface StoredClient {
   readonly id: string
   readonly secret?: string
-  /** How the client authenticates at the token endpoint; chosen by what the server supports unless set. */
+  /** The way in which the client authenticates at the token endpoint; chosen by what the server supports unless set. */
   readonly method?: string
   /** When the secret expires, in milliseconds since the epoch. */
   readonly expiresAt?: number
@@ -229,7 +229,7 @@ export interface StoredLogin {
   readonly scopes: readonly string[]
   /** Absent after a logout, or if the authorization server no longer accepts them. */
   readonly tokens?: StoredTokens
-  /** Who logged in, if the authorization server said so. For display only. */
+  /** The person who logged in, if the authorization server named one. For display only. */
   readonly user?: string
 }
 

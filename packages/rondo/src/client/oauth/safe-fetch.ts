@@ -122,7 +122,7 @@ async function checkAddress(
 async function isOnPrivate(network: Network, server: URL): Promise<boolean> {
   const found = await privateAddressOf(network, server.hostname)
   if (found === undefined) return false
-  // Whoever controls the name can let it stand for any address, but not answer there.
+  // The owner of a name can let it stand for any address, but not respond there.
   return network.holds(found, server.hostname, Number(server.port || 443))
 }
 

@@ -328,7 +328,7 @@ function agreeOn(filter: ListenFilter, capabilities: Readonly<Record<string, unk
     ...(filter.promptsListChanged && has('prompts', 'listChanged') && { promptsListChanged: true }),
     ...(filter.resourcesListChanged && has('resources', 'listChanged') && { resourcesListChanged: true }),
     ...(uris && has('resources', 'subscribe') && { resourceSubscriptions: uris }),
-    // Such a server may notify of tasks, and need not.
+    // A server that declares tasks may send notifications about them, and need not.
     ...(filter.taskIds && isRecord(capabilities.tasks) && { taskIds: filter.taskIds }),
   }
 }

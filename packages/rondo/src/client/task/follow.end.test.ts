@@ -1,4 +1,4 @@
-/** How a task that is followed can end. */
+/** The possible ends of a task that is followed. */
 
 import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../../../../test/support/manual-clock.ts'

@@ -81,7 +81,7 @@ export const PUSHED_TASKS: TaskStrategy = {
   ...NO_TASKS,
   async request(flows, tool, { taskTtlMs, signal }) {
     const { tools } = flows
-    // What the tool declares binds, so it must be known: existing servers answer a call that should have been a task
+    // A tool's declaration binds, so it must be known: existing servers answer a call that should have been a task
     // with a result that looks like the tool's.
     if (!tools.learned) await flows.refreshTools({ signal })
     const support = tools.taskSupport(tool)

@@ -23,7 +23,7 @@ export interface StdioTarget {
   /** Added to the few variables every server gets (PATH, HOME, LANG and the like). */
   readonly env?: Readonly<Record<string, string>>
   readonly cwd?: string
-  /** Where the server's stderr goes; a function receives it line by line. Default `inherit`. */
+  /** The destination of the server's stderr; a function receives it line by line. Default `inherit`. */
   readonly stderr?: 'inherit' | 'ignore' | ((line: string) => void)
 }
 

@@ -79,11 +79,11 @@ export interface Outgoing {
 
 export interface Transport {
   readonly kind: 'http' | 'stdio' | 'memory'
-  /** Where the messages go, for display and storage: without credentials. */
+  /** The address of the server, for display and storage: without credentials. */
   readonly target: string
   /** Sends a message and returns the JSON-RPC response, of which only the id was checked. */
   exchange(outgoing: Outgoing): Promise<unknown>
-  /** Where all requests share one stream: passes on the server's requests and notifications. */
+  /** Passes on the server's requests and notifications, if all requests share one stream. */
   listen?(onMessage: (message: Message) => void): void
   close(): Promise<void>
 }

@@ -145,7 +145,7 @@ async function open(parts: Parts, answers: TurnAnswers, peer: TurnPeer): Promise
   throw new RondoError('STATE_INVALID')
 }
 
-/** What a round runs on. */
+/** The parts that a round runs on. */
 interface Start extends Pick<Round, 'target' | 'call' | 'principal' | 'line' | 'beginning'> {
   /** The last progress that was reported in an earlier turn. */
   readonly progress?: number
@@ -237,7 +237,7 @@ function toRequest({ host }: Parts, call: FlowCall, progress: number | undefined
   }
 }
 
-/** Where a reply holds its turn, also in the record of a round that counts once. It is never sent. */
+/** The member of a reply that holds its turn, even in the record of a round that counts once. It is never sent. */
 const TURN = 'rondo/turn'
 
 async function run(parts: Parts, { progress, failed, remembers, ...start }: Start): Promise<TurnOutcome> {

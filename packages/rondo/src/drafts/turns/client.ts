@@ -45,7 +45,7 @@ function isAskedTurn(message: unknown): message is AskedTurn {
 interface TurnNote {
   /** The id of the request that began the call: its result will have it. */
   readonly id: RequestId
-  /** What `Last-Event-ID` will be. */
+  /** The next `Last-Event-ID`. */
   readonly last: string
   readonly requests: readonly {
     readonly id: RequestId

@@ -281,7 +281,7 @@ async function resume(
     if (line?.closed) return
     const refused =
       outcome.kind === 'reply' && outcome.reply.kind === 'error' ? outcome.reply.error : undefined
-    // What the token does not allow is a response of its own: nothing has been sent.
+    // A refusal for lack of scope is a response of its own: nothing has been sent.
     if (channel === undefined && refused?.headers !== undefined) return outlet.send(refusal(refused))
     channel ??= ownChannel()
     if (outcome.kind === 'turn') channel.endWith(encodeTurn(outcome.turn, protocolVersion))

@@ -61,7 +61,7 @@ export interface TurnClaims {
   readonly keys: readonly string[]
 }
 
-/** What the request at hand says; the state of its turn must say the same. */
+/** The facts of the request at hand; the state of its turn must contain the same. */
 export interface ExpectedTurn extends Omit<ExpectedExtension, 'accepts'> {
   readonly turn: string
 }
@@ -125,7 +125,7 @@ function readTurnClaims(value: unknown): TurnClaims | undefined {
   }
 }
 
-/** What the seal compares. */
+/** The facts that the seal compares. */
 function toExpected({ turn, ...expected }: ExpectedTurn): ExpectedExtension {
   return { ...expected, accepts: (extension) => readTurnClaims(extension)?.id === turn }
 }
@@ -279,7 +279,7 @@ function turnName(turn: string, index?: number): string {
   return toHandle(index === undefined ? turn : `${turn}_${index + 1}`)
 }
 
-// What an instance remembers for clients that do not echo the state: the states of a turn, sealed as they went out, by the
+// The memory of an instance for clients that do not echo the state: the states of a turn, sealed as they went out, by the
 // turn's id. A turn that is recalled passes the same checks as one whose state came back.
 //
 // memory 1: It is bounded in bytes; the oldest turn is evicted first.
@@ -305,7 +305,7 @@ interface Remembered {
   readonly bytes: number
 }
 
-/** What an entry costs besides its states. */
+/** The bytes that an entry costs besides its states. */
 const OVERHEAD = 256
 /** Sessions that are known to echo, at about 64 bytes each. */
 const MAX_ECHOING = 10_000

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { rememberedCapabilities } from '../../protocol/common/request.ts'
 import { EXPERIMENTAL, echoesState, takesTurns } from './wire.ts'
 
-describe('what a client declares', () => {
+describe('a client', () => {
   it('F5 takes part only if it says so', () => {
     const both = { experimental: { 'multi-turn-sse': {}, 'request-state': {} } }
     expect([takesTurns(both), echoesState(both)]).toEqual([true, true])
@@ -11,7 +11,7 @@ describe('what a client declares', () => {
     }
   })
 
-  it('is remembered only as far as it says what may be asked, and how', () => {
+  it('has only those capabilities remembered that say what may be asked, and how', () => {
     const declared = {
       elicitation: { form: { x: 'y'.repeat(1000) }, url: {}, voice: {} },
       sampling: {},

@@ -26,7 +26,7 @@ import { encodeRequest } from '../../protocol/rev-2025-11-25/encode.ts'
 import type { ClientCapabilities, InputRequest } from '../../protocol/wire.ts'
 import type { WholeEvent } from '../../session/stream.ts'
 
-/** What a client echoes unchanged: a string or an object, opaque to it. */
+/** The state that a client echoes unchanged: a string or an object, opaque to it. */
 export type State = string | Readonly<Record<string, unknown>>
 
 /** A ping carries the state if there is nothing to ask and the call is to continue elsewhere. */
@@ -90,7 +90,7 @@ export function echoesState(capabilities: ClientCapabilities): boolean {
   return declares(capabilities, REQUEST_STATE)
 }
 
-/** What a client declares that echoes `state` and, with `turns`, takes questions in turns. */
+/** The declaration of a client that echoes `state` and, with `turns`, takes questions in turns. */
 export function experimentalOf(turns: boolean): Readonly<Record<string, object>> {
   return { ...(turns && { [MULTI_TURN]: {} }), [REQUEST_STATE]: {} }
 }

@@ -1,5 +1,5 @@
 /**
- * What HTTP adds to a message: its status, and the headers that mirror the body. They must agree with it, so that a gateway
+ * The parts that HTTP adds to a message: its status, and the headers that mirror the body. They must agree with it, so that a gateway
  * that routes on the header and a server that acts on the body see the same request (threat T13). A header is refused if
  * it is missing, differs from the body, names an absent argument, or is malformed. A null argument needs no header.
  *
@@ -132,7 +132,7 @@ function fromBase64(encoded: string): string | undefined {
 export interface ParamHeader {
   /** The part after `Mcp-Param-`. */
   readonly header: string
-  /** Where the argument is in `arguments`. */
+  /** The path of the argument in `arguments`. */
   readonly path: readonly string[]
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a client receives. In results: the fields that a complete one must have, by the kind of call, the input requests of an
+ * The messages that a client receives. In results: the fields that a complete one must have, by the kind of call, the input requests of an
  * `input_required` one, and tasks. Returns undefined if a field is missing or has another type; additional fields are kept.
  * At the end: the notifications of a server.
  *

@@ -1,5 +1,5 @@
 /**
- * What a request says, in every revision: its id, the parameters of its method narrowed from JSON, and what its client
+ * The content of a request, in every revision: its id, the parameters of its method narrowed from JSON, and what its client
  * declares that it can be asked. A reader of parameters takes the envelope that was read before and returns the whole
  * call, or throws what is wrong.
  *
@@ -41,7 +41,7 @@ export interface AnswerLimits {
 
 export const ANSWER_LIMITS: AnswerLimits = { count: 128, size: 65_536 }
 
-/** What a client can be asked for: a form, a visit to a URL, a sample of its model, its roots. */
+/** The kinds of questions that a client can answer: a form, a visit to a URL, a sample of its model, its roots. */
 export type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
 const NO_ARGS: Params = Object.freeze({})
@@ -241,7 +241,7 @@ export function readAnswers(value: unknown, limits: AnswerLimits): Readonly<Reco
   return answers
 }
 
-/** What is left of `budget` after `value`; stops once it is below zero. */
+/** Returns the rest of `budget` after `value`; stops once it is below zero. */
 function remaining(value: unknown, budget: number): number {
   if (typeof value === 'string') return budget - value.length - 2
   if (typeof value !== 'object' || value === null) return budget - 8
@@ -361,7 +361,7 @@ export function nameCapabilities(missing: ClientCapabilities): string {
     .join(', ')
 }
 
-/** What the client would have to declare for this input request; undefined if it has. */
+/** Returns the capability that the client lacks for this input request; undefined if it has it. */
 export function missingCapability(
   capabilities: ClientCapabilities,
   request: InputRequest,

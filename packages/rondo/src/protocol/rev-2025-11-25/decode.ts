@@ -38,7 +38,7 @@ import { LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
-/** What a draft that shares this form may replace. */
+/** The parts that a draft that shares this form may replace. */
 export interface ParamsReader {
   envelope(id: RequestId, params: Params, peer: PeerFacts): Envelope
   flow(envelope: Envelope, method: FlowMethod, params: Params): FlowCall

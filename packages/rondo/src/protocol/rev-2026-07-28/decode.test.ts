@@ -9,7 +9,7 @@ function reader(headers: Record<string, string>): RequestHeaders {
   return headers
 }
 
-/** What `decode` says of a request that is fine but for `changes` to its message. */
+/** The outcome of `decode` for a request that is valid but for `changes` to its message. */
 function refused(message: unknown, headers?: Record<string, string>) {
   const decoded = decode(message, headers && reader(headers), dialect)
   if (decoded.kind !== 'refused') throw new Error(`not refused: ${decoded.kind}`)

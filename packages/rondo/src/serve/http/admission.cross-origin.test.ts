@@ -15,7 +15,7 @@ interface Answer {
 }
 type Send = (method: 'POST' | 'OPTIONS', headers: Record<string, string>, name?: string) => Promise<Answer>
 
-/** The same answers over node:http and over fetch. */
+/** Both entrances, node:http and fetch, give these answers. */
 const ENTRANCES: Record<string, (options: object) => Promise<Send>> = {
   async 'node:http'(options) {
     const { port } = await startEcho(options)

@@ -1,5 +1,5 @@
 /**
- * What can be refused before a body is read, in this order: host, origin, HTTP method, draining, content type.
+ * Refusals before a body is read, in this order: host, origin, HTTP method, draining, content type.
  *
  * Only a `Host` and an `Origin` on the allow list reach this server (T12: a page of another site must not talk to a local
  * server through a name that it points at 127.0.0.1). Loopback names are always on it, with any port. An entry is `host`
@@ -204,7 +204,7 @@ export interface CrossOrigin {
 }
 
 const METHODS = 'POST, GET, DELETE'
-/** What clients of any revision read of a response. */
+/** The response headers that clients of any revision read. */
 const EXPOSED = 'Mcp-Session-Id, WWW-Authenticate, Retry-After'
 const PREFLIGHT_SECONDS = '600'
 const HEADER_NAMES = /^[\w-]+(?:[ \t]*,[ \t]*[\w-]+)*$/

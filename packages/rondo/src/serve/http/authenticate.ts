@@ -34,7 +34,7 @@ type Verdict = Principal | AuthRefusal | undefined
 /** Returns the caller, `undefined` for an anonymous one, or a refusal. */
 export interface Authenticate {
   (request: AuthRequest): Verdict | Promise<Verdict>
-  /** What `oauthResource` adds, so that the server describes itself to clients. */
+  /** The part that `oauthResource` adds, so that the server describes itself to clients. */
   readonly resource?: ProtectedResource
 }
 
@@ -56,10 +56,10 @@ export type Identified =
   | { readonly kind: 'known'; readonly principal: Principal | undefined }
   | { readonly kind: 'refused'; readonly response: HttpResponse; readonly reason?: string }
 
-/** What `authenticate` learns of a request. */
+/** The request as `authenticate` sees it. */
 export type Arriving = Omit<AuthRequest, 'headers'> & {
   readonly headers: RequestHeaders
-  /** Where it came from, if the runtime knows it. */
+  /** The address that it came from, if the runtime knows it. */
   readonly connection?: { readonly address: string | undefined }
 }
 
@@ -78,7 +78,7 @@ export function createIdentify(
     try {
       onRefused(identified.response.status, identified.reason, from)
     } catch (error) {
-      // Such as the operator's clock.
+      // A function of the operator threw, such as the clock.
       onError(error, from)
     }
     return identified

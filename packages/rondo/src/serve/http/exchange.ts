@@ -106,7 +106,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
       if (options.onRefused) options.onRefused(401, HOOK_FAILED, callerOf(arriving), error)
       else onError(error)
     } catch {
-      // Such as the operator's clock.
+      // A function of the operator threw, such as the clock.
       onError(error)
     }
   }

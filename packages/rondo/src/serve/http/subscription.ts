@@ -19,7 +19,7 @@ import { costOf, createOwnerTally, HTTP_LIMITS, NOBODY } from '../limits.ts'
 import type { Change, ChangeBus, Outlet, Service, StreamOptions } from '../port.ts'
 import { openStream, refusal, toEvent } from './line.ts'
 
-/** Where the messages of one subscription go. */
+/** The receiver of one subscription's messages. */
 interface SubscriptionSink {
   send(json: string): void
   /** Nothing more follows. */

@@ -183,7 +183,7 @@ function reserveIn(loops: ReadonlySet<ClaimLoop>): Reservation | undefined {
   return undefined
 }
 
-/** Where this process has room, the write that creates or resumes a task also claims it, so that it starts at once. */
+/** If this process has room, the write that creates or resumes a task also claims it, so that it starts at once. */
 async function startIn<T extends Creation | Handover | HookHandover>(
   reservation: Reservation | undefined,
   write: (taker?: Taker) => Promise<T>,

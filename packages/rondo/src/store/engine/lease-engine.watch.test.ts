@@ -1,4 +1,4 @@
-/** What the engine tells: whoever watches, the operator, and whoever waits for its end. By a clock that is turned by hand. */
+/** Notifications of the engine to watchers, to the operator, and to those who wait for its end. By a clock that is turned by hand. */
 
 import { beforeEach, describe, expect, it } from 'vitest'
 import { createEngineBench } from '../../../../../test/support/store/engine-bench.ts'

@@ -22,7 +22,7 @@ import {
 import type { LossReason, RunTurn, Sealed, TaskOwner, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
 import { endingBytes, type Lease, type TaskStore } from '../task-store.ts'
 
-/** What a turn needs of a store. */
+/** The operations of a store that a turn needs. */
 export type TurnStore = Pick<
   TaskStore,
   'append' | 'status' | 'publish' | 'park' | 'settle' | 'release' | 'hold' | 'slots'
@@ -203,7 +203,7 @@ function createInputs(
   let stopped = false
   const update = (next: readonly InputSlot[]) => {
     const missed = newAnswers(slots, next).filter((slot) => stopped || !listener(slot))
-    // What the turn did not take stays open here, so that the store finds it when the task parks.
+    // Slots that the turn did not take stay open here, so that the store finds them when the task parks.
     const known = new Map(slots.map((slot) => [nameOf(slot), slot]))
     slots = next.map((slot) => (missed.includes(slot as AnsweredSlot) && known.get(nameOf(slot))) || slot)
   }

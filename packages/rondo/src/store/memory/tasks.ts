@@ -87,7 +87,7 @@ export function createMemoryTasks(table: MemoryTable): TaskStore {
   }
 }
 
-/** What a change of rows led to. */
+/** The outcome of a change of rows. */
 export interface RowsChange<T> {
   readonly result: T
   /** The rows that are new or changed, to be written before anybody learns the result. */

@@ -156,7 +156,7 @@ async function put(database: PostgresDatabase, run: Run, write: ApprovalWrite): 
   const { schema, now } = database
   const { tenant, id, version, done, sealed, labels, jobs = [], entries = [] } = write
   const table = `${schema}.approval`
-  // Whoever creates a request waits for others who do, so that one of them finds it.
+  // A writer that creates a request waits for others that do, so that one of them finds it.
   if (version === 0)
     await run('SELECT pg_advisory_xact_lock(hashtextextended($1, 0))', [`${schema} approval ${tenant} ${id}`])
   const [row] = await run(

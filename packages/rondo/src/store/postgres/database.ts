@@ -1,5 +1,5 @@
 /**
- * What the parts of a PostgreSQL store share: queries on prepared tables, the clock, the hints.
+ * The parts that a PostgreSQL store shares: queries on prepared tables, the clock, the hints.
  *
  * Hints travel between processes by LISTEN and NOTIFY. They only save time: polling is authoritative, as it must be behind
  * a pooler that does not pass them on. NOTIFY takes a lock on commit that all databases of the server share, so it is never
@@ -22,7 +22,7 @@ export interface PostgresDatabase {
   readonly schema: string
   /** Runs a statement after the tables were prepared. */
   query(text: string, values: unknown[]): Promise<PgRow[]>
-  /** The same, and says whether the statement was retried. */
+  /** Like `query`, and returns whether the statement was retried. */
   execute(text: string, values: unknown[]): Promise<Execution>
   readonly pool: ResilientPool
   /** The time as a parameter; null for the database's clock. */

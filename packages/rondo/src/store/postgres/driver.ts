@@ -22,7 +22,7 @@ export interface PgClient {
   on(event: 'error', listener: (error: Error) => void): unknown
 }
 
-/** What is used of the `Pool` of the package `pg`. */
+/** The part of the `Pool` of the package `pg` that is used. */
 export interface PgPool {
   query(text: string, values?: unknown[]): Promise<PgResult>
   connect(): Promise<PgClient>
@@ -231,7 +231,7 @@ async function createPool(connectionString: string | undefined, max: number): Pr
 
 const names = new Map<string, string>()
 
-/** The same name means the same statement, whichever process gave it: behind a pooler they may meet. */
+/** Statements with one name are the same, whichever process named them: behind a pooler they may meet. */
 function nameOf(text: string): string {
   const name = names.get(text) ?? `rondo_${createHash('sha256').update(text).digest('hex').slice(0, 40)}`
   names.set(text, name)

@@ -1,4 +1,4 @@
-/** What only PostgreSQL can do to a store: many that migrate at once, poolers, crashes, other lives, hints. */
+/** Conditions that only PostgreSQL imposes on a store: many that migrate at once, poolers, crashes, other epochs, hints. */
 
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'

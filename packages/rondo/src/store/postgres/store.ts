@@ -292,7 +292,7 @@ async function identityExpression({ schema, query }: PostgresDatabase): Promise<
   }
 }
 
-/** What instances share of the sessions of older clients. */
+/** The records of older clients' sessions that instances share. */
 function createRecords({ query, now, schema }: PostgresDatabase): RecordStore {
   const record = `${schema}.record`
   const get = `SELECT sealed, version, ${nowAt('$2')} - touched_at AS quiet FROM ${record}

@@ -42,7 +42,7 @@ export const FENCE: string = `t.id = q.id AND t.epoch = q.epoch AND t.worker IS 
 /** Each lost race means that an answer or a message was stored. */
 const MAX_RACES = 1000
 
-/** What was written when a task parked, and how it looks now, if that is known. */
+/** The row that was written when a task parked, and the row as it is now, if that is known. */
 interface Parked {
   readonly slots: readonly InputSlot[]
   readonly news: boolean
@@ -139,7 +139,7 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
       'the task kept changing while its slots were being written; retry',
     )
   }
-  /** Whether an answer is late is for the database to say. */
+  /** The database decides whether an answer is late. */
   const keepParked = ({ id, epoch }: Fence, { slots, news, seen }: Parked) => {
     if (news || seen?.tenant === undefined || slots.some((slot) => slot.kind === 'open' && slot.until)) return
     const { revision, inputs, tenant, principal } = seen

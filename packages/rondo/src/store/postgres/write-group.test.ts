@@ -25,7 +25,7 @@ import { createPostgresStore, type PostgresStoreOptions } from './store.ts'
 const LEASE = 60_000
 const UNLIMITED = Number.POSITIVE_INFINITY
 
-/** What a statement of the store meets on its way: it may throw before or after the statement runs. */
+/** A fault that a statement of the store meets on its way: it may throw before or after the statement runs. */
 type Meddle = (text: string, run: () => Promise<{ rows: PgRow[] }>) => Promise<{ rows: PgRow[] }>
 
 describePostgres('PostgreSQL: writes in groups', () => {

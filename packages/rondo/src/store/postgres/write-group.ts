@@ -47,7 +47,7 @@ export function manyRows(columns: Columns): string {
 
 export interface RowChange {
   readonly task: string
-  /** Which row `t` of the table a change `q` is about, and the state that it expects. */
+  /** The row `t` of the table that a change `q` is about, and the state that it expects. */
   readonly where: string
   readonly set: string
   /** Further statements of the same transaction; `done` has the changed rows. */

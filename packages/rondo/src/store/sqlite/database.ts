@@ -1,5 +1,5 @@
 /**
- * What the parts of a SQLite store share: the connection, statements, the commit queue, the clock, the hints. Nothing is
+ * The parts that a SQLite store shares: the connection, statements, the commit queue, the clock, the hints. Nothing is
  * opened before the first statement runs, so that a server which never uses its store leaves no file behind.
  *
  * Group commit: all writes of one turn of the event loop share a transaction, and so its wait for the disk. A write
@@ -241,7 +241,7 @@ export interface SqliteConnection {
   close(): void
 }
 
-/** What both drivers have in common. */
+/** The interface that both drivers have in common. */
 interface Driver {
   exec(sql: string): unknown
   prepare(sql: string): {
@@ -325,7 +325,7 @@ function toStoreError(error: unknown): Error {
   )
 }
 
-/** What an operator can do, by SQLite's result code. */
+/** Advice for an operator, by SQLite's result code. */
 const SENTENCES: Readonly<Record<number, string>> = {
   8: 'The SQLite file is read-only for this process: correct its permissions, or leave out readOnly',
   13: 'The disk of the SQLite file is full',

@@ -268,7 +268,7 @@ function readQuietly<T>(read: () => T): T | undefined {
   }
 }
 
-/** What instances share of the sessions of older clients. */
+/** The records of older clients' sessions that instances share. */
 function createRecords({ sql, queue, now }: SqliteDatabase): RecordStore {
   const find = sql('SELECT owner, sealed, version, touched_at FROM record WHERE id = ? AND expires_at > ?')
   const findBound = sql('SELECT bytes FROM record_bound WHERE owner = ?')

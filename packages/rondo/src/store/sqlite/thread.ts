@@ -60,7 +60,7 @@ interface Pending {
   readonly reject: (error: unknown) => void
 }
 
-/** Where the build puts the file for the thread, seen from an entry and from a chunk. */
+/** The file for the thread in the build, seen from an entry and from a chunk. */
 const PLACES = ['./store/sqlite/thread-file.js', '../store/sqlite/thread-file.js']
 
 /**

@@ -6,7 +6,7 @@ import { isProcessGone, processTag } from './worker-tasks.ts'
 
 const hasProc = existsSync('/proc/self/stat')
 
-/** The same system, another process: as that process would name itself. */
+/** Another process of the same system, as it would name itself. */
 const tagOf = (pid: number, start: string) => processTag().replace(/:\d+:\d+$/, `:${pid}:${start}`)
 
 it('a tag identifies this process, which is alive', () => {

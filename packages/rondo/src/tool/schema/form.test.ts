@@ -9,7 +9,7 @@ import { compileForm } from './form.ts'
 import type { Result } from './judge.ts'
 import { compileEvent } from './schema.ts'
 
-/** The same form in every library, and what the client is sent for it. */
+/** One form in every library, and what the client is sent for it. */
 const wire = {
   type: 'object',
   properties: {

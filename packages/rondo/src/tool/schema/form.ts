@@ -22,7 +22,7 @@ import { toJsonSchema } from './schema.ts'
 import { findLongText, isStandardSchema, validateStandard } from './standard.ts'
 
 interface FormOptions {
-  /** Why a field that looks like a secret is not one. */
+  /** The reason why a field that looks like a secret is not one. */
   readonly allowSecretLike?: string
 }
 

@@ -52,7 +52,7 @@ function compileNewEvent(schema: Schema, bounds: TextBounds): Compiled {
   const what = 'The schema of a hook'
   const json = toJsonSchema(schema, 'input', what)
   assertPatterns(json, what)
-  // Also for a Standard Schema: an instance that has only its JSON Schema checks events with it.
+  // This holds for a Standard Schema too: an instance that has only its JSON Schema checks events with it.
   const plain = compilePlainSchema(json, what, bounds)
   return bounded(schema, json, isStandardSchema(schema) ? checkOf(schema) : plain, bounds)
 }
