@@ -64,7 +64,15 @@ import {
   refuseSampling,
   sealPending,
 } from 'rondo/client'
-import { loopback, memoryTokenStore, oauth, parseLogin } from 'rondo/client/oauth'
+import {
+  enterprise,
+  exchange,
+  loopback,
+  memoryTokenStore,
+  oauth,
+  parseLogin,
+  workload,
+} from 'rondo/client/oauth'
 import { JsonRpcError } from 'rondo/extension'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
 import { forwarding, UpstreamError } from 'rondo/forward'
@@ -336,6 +344,39 @@ export async function logins(file: string) {
   return { client, onFixedPort, forgetful, login }
 }
 
+export function identities(secret: string, companySecret: string) {
+  // #region workload
+  const asWorkload = oauth({
+    client: { id: 'reports', issuer: 'https://login.example.com' },
+    grant: workload({ file: '/var/run/secrets/tokens/mcp' }),
+  })
+  // #endregion
+  // #region enterprise
+  const asEmployee = oauth({
+    client: { id: 'desk', secret, issuer: 'https://login.example.com' },
+    grant: enterprise({
+      issuer: 'https://id.company.example',
+      client: { id: 'desk-at-company', secret: companySecret },
+      login: loopback({ onLink: ({ url }) => console.log(url.href) }),
+    }),
+  })
+  // #endregion
+  // #region bind-tokens
+  const bound = oauth({
+    dpop: true,
+    login: loopback({ onLink: ({ url }) => console.log(url.href) }),
+  })
+  // #endregion
+  // #region exchange
+  const credentials = exchange({
+    issuer: 'https://login.example.com',
+    client: { id: 'gateway', secret },
+    resources: { tables: 'https://tables.example.com/mcp' },
+  })
+  // #endregion
+  return { asWorkload, asEmployee, bound, credentials }
+}
+
 export function protectedServers(secret: string) {
   // #region oauthResource
   const authenticate = oauthResource({
@@ -358,7 +399,14 @@ export function protectedServers(secret: string) {
     tokens: introspection({ client: { id: 'tables', secret } }),
   })
   // #endregion
-  return { server, withJwt, asking }
+  // #region accept-bound-tokens
+  const checkingProofs = oauthResource({
+    resource: 'https://tables.example.com/mcp',
+    issuers: ['https://login.example.com'],
+    dpop: { store: createSqliteStore({ file: 'tables.db' }) },
+  })
+  // #endregion
+  return { server, withJwt, asking, checkingProofs }
 }
 
 export function telemetry() {

@@ -11,7 +11,7 @@ import {
   type ElicitResult,
   type JsonSchema,
 } from '../../packages/rondo/src/client.ts'
-import { type OAuthOptions, oauth } from '../../packages/rondo/src/client-oauth.ts'
+import { enterprise, type OAuthOptions, oauth, workload } from '../../packages/rondo/src/client-oauth.ts'
 
 type Scenario = (client: Client, context: Readonly<Record<string, unknown>>) => Promise<void>
 
@@ -93,7 +93,9 @@ const login: OAuthOptions['login'] = () => ({
 /** The options for the credentials that a scenario gives. */
 async function oauthOptions(url: string, context: Readonly<Record<string, unknown>>): Promise<OAuthOptions> {
   const { client_id: id, client_secret: secret, private_key_pem: key, signing_algorithm: algorithm } = context
-  const common = { login, clientMetadataUrl: 'https://conformance-test.local/client-metadata.json' }
+  const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? ''
+  const dpop = scenario.startsWith('auth/dpop')
+  const common = { login, dpop, clientMetadataUrl: 'https://conformance-test.local/client-metadata.json' }
   if (typeof id !== 'string') return common
   const issuer = typeof context.issuer === 'string' ? context.issuer : await issuerOf(url)
   const privateKey = typeof key === 'string' ? { key, algorithm: algorithm as 'ES256' } : undefined
@@ -103,8 +105,23 @@ async function oauthOptions(url: string, context: Readonly<Record<string, unknow
     ...(typeof secret === 'string' && { secret }),
     ...(privateKey && { privateKey }),
   }
-  const machine = process.env.MCP_CONFORMANCE_SCENARIO?.startsWith('auth/client-credentials')
-  return { ...common, client, ...(machine && { grant: 'client_credentials' }) }
+  return { ...common, client, grant: grantFor(scenario, context) }
+}
+
+function grantFor(scenario: string, context: Readonly<Record<string, unknown>>): OAuthOptions['grant'] {
+  const texts = context as Readonly<Record<string, string>>
+  switch (scenario) {
+    case 'auth/enterprise-managed-authorization':
+      return enterprise({
+        issuer: texts.idp_issuer ?? '',
+        client: { id: texts.idp_client_id ?? '' },
+        idToken: () => texts.idp_id_token ?? '',
+      })
+    case 'auth/wif-jwt-bearer':
+      return workload({ token: () => texts.valid_jwt ?? '' })
+    default:
+      return scenario.startsWith('auth/client-credentials') ? 'client_credentials' : 'authorization_code'
+  }
 }
 
 /** The issuer at which the credentials of a scenario are valid, if it does not say so. */

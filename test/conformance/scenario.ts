@@ -26,7 +26,7 @@ export const TWO_INSTANCE_WARNINGS: readonly RegExp[] = [
   /^sep-2575-server-sends-(prompts|tools)-list-changed-on-subscription$/,
 ]
 
-/** Authorization at both revisions: what the suite requires of a client, then the extension that this client implements. */
+/** Authorization at both revisions: what the suite requires of a client, then the extensions. */
 const AUTH_SCENARIOS = [
   'auth/metadata-default',
   'auth/metadata-var1',
@@ -44,6 +44,10 @@ const AUTH_SCENARIOS = [
   'auth/pre-registration',
   'auth/client-credentials-jwt',
   'auth/client-credentials-basic',
+  'auth/enterprise-managed-authorization',
+  'auth/wif-jwt-bearer',
+  'auth/dpop',
+  'auth/dpop-nonce',
 ]
 
 /** The scenarios for a client at each revision. docs/reference/compatibility.md says which are left out, and why. */

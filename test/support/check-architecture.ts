@@ -26,7 +26,7 @@ const ARROWS: Readonly<Record<string, readonly string[]>> = {
     'form',
     'lib',
   ],
-  oauth: ['serve', 'tool', 'protocol', 'lib'],
+  oauth: ['serve', 'store', 'tool', 'protocol', 'lib'],
   session: ['serve', 'carry', 'log', 'replay', 'seal', 'store', 'tool', 'journal', 'protocol', 'form', 'lib'],
   serve: [
     'drafts',

@@ -5,6 +5,7 @@
  *
  *   <home>/logins/<digest of the server's URL>.json   a StoredLogin   mode 0600
  *   <home>/logins/<digest>.lock                       the id of the process that refreshes it now
+ *   <home>/dpop-key                                   the key to which tokens are bound, as a JWK
  */
 
 import { createHash } from 'node:crypto'
@@ -242,6 +243,30 @@ export function createLoginStore(home: string): LoginStore {
   }
 }
 
+const ES256 = { name: 'ECDSA', namedCurve: 'P-256' } as const
+
+/** Reads the key to which tokens are bound, or creates it. Each command is a process of its own, so it is in a file. */
+export async function bindingKey(home: string): Promise<CryptoKeyPair> {
+  const path = join(home, 'dpop-key')
+  const { subtle } = globalThis.crypto
+  const text = readIfThere(path)
+  if (text === undefined) {
+    const { privateKey } = await subtle.generateKey(ES256, true, ['sign', 'verify'])
+    makeFolder(home)
+    writeFile(path, `${JSON.stringify(await subtle.exportKey('jwk', privateKey))}\n`)
+    return bindingKey(home)
+  }
+  try {
+    const { kty, crv, x, y, d } = JSON.parse(text) as JsonWebKey
+    return {
+      privateKey: await subtle.importKey('jwk', { kty, crv, x, y, d }, ES256, false, ['sign']),
+      publicKey: await subtle.importKey('jwk', { kty, crv, x, y }, ES256, true, ['verify']),
+    }
+  } catch {
+    throw new CommandError('stored', `The key in ${path} is damaged. Remove it, and log in again`)
+  }
+}
+
 /** A refresh takes seconds at most, so that waiting for another process is short. */
 async function waitForLock(path: string): Promise<() => void> {
   for (let left = MAX_WAITS; ; left--) {
@@ -293,8 +318,10 @@ export async function storedAuth(
   if (target.kind !== 'url') return undefined
   if (Object.keys(headers).some((name) => name.toLowerCase() === 'authorization')) return undefined
   const store = createLoginStore(homeOf(io))
-  if (store.load(canonical(new URL(target.url))) === undefined) return undefined
+  const login = store.load(canonical(new URL(target.url)))
+  if (login === undefined) return undefined
   const { openLogins } = await import('rondo/internal')
-  const open = openLogins({ store, now: io.now })
+  const isBound = login.tokens?.keyThumbprint !== undefined
+  const open = openLogins({ store, now: io.now, ...(isBound && { dpop: await bindingKey(homeOf(io)) }) })
   return { open, tokenFor: open(new URL(target.url)).tokenFor }
 }

@@ -1,6 +1,6 @@
 /** The client: connects to a server, calls its tools, answers its questions, or stores a call for later. */
 
-export type { ClientAuth, Refusal, RequestAuth } from './client/auth.ts'
+export type { AuthorizedRequest, ClientAuth, Credential, Refusal, RequestAuth } from './client/auth.ts'
 export type { Client, DriveOptions, RoundOptions } from './client/client.ts'
 export type { Mode } from './client/connect.ts'
 export { type ConnectOptions, type ConnectTarget, connect, type MemoryTarget } from './client/connect.ts'

@@ -2,6 +2,7 @@
 
 export type { TokenClaims } from './oauth/claims.ts'
 export type { Issuer, JwtOptions } from './oauth/jwt.ts'
+export type { DpopOptions } from './oauth/possession.ts'
 export type { Fetch, IntrospectionOptions, PublishedKey } from './oauth/remote.ts'
 export {
   introspection,

@@ -207,6 +207,10 @@ async function openProbe({ io, options }: Invocation, target: NamedTarget): Prom
   if (typeof found !== 'string') return probeStdio(found)
   const headers = requestHeaders(io, options)
   const auth = await storedAuth(io, target, headers)
-  const credential = await auth?.open(new URL(found)).credential(io.signal)
-  return probeHttp(found, { ...headers, ...(credential && { Authorization: credential }) })
+  const { origin, pathname } = new URL(found)
+  const login = auth?.open(new URL(found))
+  return probeHttp(found, headers, undefined, async (method) => {
+    const credential = await login?.credential({ method, url: `${origin}${pathname}` }, io.signal)
+    return credential?.headers ?? {}
+  })
 }

@@ -1,7 +1,7 @@
 /** `rondo login`, `rondo logout` and `rondo whoami`: the login at a protected server. */
 
 import { spawn } from 'node:child_process'
-import type { GivenClient, StoredLogin } from 'rondo/client/oauth'
+import type { GivenClient, OAuthOptions, StoredLogin } from 'rondo/client/oauth'
 import { canonical, oneLine } from 'rondo/internal'
 import { JSON_OPTION } from '../call-setup.ts'
 import {
@@ -12,7 +12,7 @@ import {
   readPort,
   usageError,
 } from '../command-line.ts'
-import { createLoginStore, homeOf } from '../home.ts'
+import { bindingKey, createLoginStore, homeOf } from '../home.ts'
 import { formatTable, type Io, print, printJson, sayTime, tell } from '../io.ts'
 import { readTarget } from '../words.ts'
 
@@ -40,6 +40,32 @@ export const loginCommand: Command = {
       help: 'the URL of a client id metadata document',
     },
     'client-credentials': { type: 'boolean', help: 'logs in as that client itself, without a person' },
+    'workload-token-file': {
+      type: 'string',
+      value: 'FILE',
+      help: 'logs in as this workload, with the token in a file; needs --client-id and --issuer',
+    },
+    'workload-token-env': {
+      type: 'string',
+      value: 'NAME',
+      help: 'logs in as this workload, with the token in a variable; needs --client-id and --issuer',
+    },
+    'identity-provider': {
+      type: 'string',
+      value: 'URL',
+      help: "logs in at your company's identity provider; needs --client-id and --issuer",
+    },
+    'idp-client-id': {
+      type: 'string',
+      value: 'ID',
+      help: 'the client that you registered at the identity provider',
+    },
+    'idp-client-secret-env': {
+      type: 'string',
+      value: 'NAME',
+      help: 'the variable with the secret of that client',
+    },
+    dpop: { type: 'boolean', help: 'binds the tokens to a key of this command' },
     port: { type: 'string', value: 'PORT', help: 'the port of the redirect (default: any free one)' },
     localhost: { type: 'boolean', help: 'redirects to localhost instead of 127.0.0.1' },
     timeout: { type: 'string', value: 'SECONDS', help: 'how long to wait for you (default: 600)' },
@@ -48,10 +74,19 @@ export const loginCommand: Command = {
   async run(invocation) {
     const { io, options } = invocation
     const server = serverIn(invocation)
-    const { oauth } = await import('rondo/client/oauth')
-    const { loopback } = await import('rondo/client/oauth')
+    const { oauth, loopback } = await import('rondo/client/oauth')
     const timeout = options.number('timeout')
     const port = readPort(options)
+    const login = loopback({
+      ...(port !== undefined && { port }),
+      ...(options.flag('localhost') && { host: 'localhost' as const }),
+      onLink({ url, issuer }) {
+        tell(io, `Log in at ${oneLine(issuer)} with this link:\n\n  ${url.href}\n`)
+        if (options.flag('open'))
+          openLink(url, (command) => tell(io, `Cannot run ${command}; open the link yourself.`))
+        io.status.start('waiting for the login')
+      },
+    })
     const auth = oauth({
       store: createLoginStore(homeOf(io)),
       now: io.now,
@@ -63,23 +98,18 @@ export const loginCommand: Command = {
       issuer: options.text('issuer'),
       client: clientOf(io, options),
       clientMetadataUrl: options.text('client-metadata'),
-      ...(options.flag('client-credentials') && { grant: 'client_credentials' as const }),
+      grant: await grantOf(io, options, login),
+      ...(options.flag('dpop') && { dpop: await bindingKey(homeOf(io)) }),
       ...(timeout !== undefined && { loginTimeoutMs: timeout * 1000 }),
-      login: loopback({
-        ...(port !== undefined && { port }),
-        ...(options.flag('localhost') && { host: 'localhost' as const }),
-        onLink({ url, issuer }) {
-          tell(io, `Log in at ${oneLine(issuer)} with this link:\n\n  ${url.href}\n`)
-          if (options.flag('open'))
-            openLink(url, (command) => tell(io, `Cannot run ${command}; open the link yourself.`))
-          io.status.start('waiting for the login')
-        },
-      }),
+      login,
     })
-    const login = await auth.login(server, { signal: io.signal }).finally(() => io.status.stop())
-    if (options.flag('json')) printJson(io, { status: 'logged in', ...shown(login) })
+    const stored = await auth.login(server, { signal: io.signal }).finally(() => io.status.stop())
+    if (options.flag('json')) printJson(io, { status: 'logged in', ...shown(stored) })
     else
-      tell(io, `Logged in at ${server.href}${login.user === undefined ? '' : ` as ${oneLine(login.user)}`}.`)
+      tell(
+        io,
+        `Logged in at ${server.href}${stored.user === undefined ? '' : ` as ${oneLine(stored.user)}`}.`,
+      )
     return 'done'
   },
 }
@@ -166,6 +196,7 @@ function shown({ server, resource, issuer, client, scopes, tokens, user }: Store
   return {
     ...{ server, resource, issuer, user, clientId: client.id, scopes, granted: tokens?.granted },
     active: tokens !== undefined,
+    bound: tokens?.keyThumbprint !== undefined,
     expiresAt: tokens?.expiresAt === undefined ? undefined : sayTime(tokens.expiresAt),
     refreshable: tokens?.refreshToken !== undefined,
   }
@@ -201,6 +232,36 @@ function clientOf({ env }: Io, options: Options): GivenClient | undefined {
   if (issuer === undefined)
     throw usageError('A client with a secret needs --issuer URL, so that the secret is sent nowhere else')
   return { id, secret, issuer }
+}
+
+/** The way to get a token that the options choose. */
+async function grantOf(
+  { env }: Io,
+  options: Options,
+  login: NonNullable<OAuthOptions['login']>,
+): Promise<NonNullable<OAuthOptions['grant']>> {
+  const { enterprise, workload } = await import('rondo/client/oauth')
+  const [file, variable] = [options.text('workload-token-file'), options.text('workload-token-env')]
+  const provider = options.text('identity-provider')
+  const wanted = [file, variable, provider, options.flag('client-credentials') || undefined]
+  if (wanted.filter((one) => one !== undefined).length > 1)
+    throw usageError(
+      'Choose one of --client-credentials, --workload-token-file, --workload-token-env and --identity-provider',
+    )
+  if (file ?? variable ?? provider) {
+    if (options.text('client-id') === undefined || options.text('issuer') === undefined)
+      throw usageError('Name the client and its authorization server: --client-id ID --issuer URL')
+  }
+  if (file !== undefined) return workload({ file })
+  if (variable !== undefined) return workload({ token: () => env[variable] ?? '' })
+  if (provider === undefined)
+    return options.flag('client-credentials') ? 'client_credentials' : 'authorization_code'
+  const [id, name] = [options.text('idp-client-id'), options.text('idp-client-secret-env')]
+  if (id === undefined) throw usageError('Name the client at the identity provider: --idp-client-id ID')
+  const secret = name === undefined ? undefined : env[name]
+  if (name !== undefined && !secret)
+    throw usageError(`--idp-client-secret-env ${name}: the variable has no value`)
+  return enterprise({ issuer: provider, client: { id, ...(secret && { secret }) }, login })
 }
 
 /** Opens a link without a shell. `BROWSER` names another program to open it with. */

@@ -60,6 +60,7 @@ export function probeHttp(
   url: string,
   own: Readonly<Record<string, string>>,
   timeoutMs: number = TIMEOUT_MS,
+  authorize: (method: string) => Promise<Readonly<Record<string, string>>> = async () => ({}),
 ): Probe {
   const target = new URL(url)
   const begin = target.protocol === 'https:' ? httpsRequest : httpRequest
@@ -87,13 +88,14 @@ export function probeHttp(
       request.on('close', () => fail(new Error('the connection was closed')))
       request.end(body)
     })
-  const post = (message: object, headers: ProbeHeaders): Promise<ProbeReply> => {
+  const post = async (message: object, headers: ProbeHeaders): Promise<ProbeReply> => {
     const body = JSON.stringify(message)
     const all = {
       'Content-Type': 'application/json',
       Accept: 'application/json, text/event-stream',
       'Content-Length': String(Buffer.byteLength(body)),
       ...own,
+      ...(await authorize('POST')),
       ...headers,
     }
     return exchange({ method: 'POST', headers: present(all) }, body)
@@ -108,8 +110,10 @@ export function probeHttp(
     async notify({ method, params }, headers = {}) {
       await post({ jsonrpc: '2.0', method, params }, headers)
     },
-    visit: (method, headers = {}) =>
-      exchange({ method, headers: present({ Accept: 'text/event-stream', ...own, ...headers }) }),
+    async visit(method, headers = {}) {
+      const all = { Accept: 'text/event-stream', ...own, ...(await authorize(method)), ...headers }
+      return exchange({ method, headers: present(all) })
+    },
     close: async () => {},
   }
 }

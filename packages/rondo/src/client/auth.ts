@@ -11,20 +11,36 @@ import { RondoError } from '../errors.ts'
 import { type Challenge, parseChallenges } from './transport/response-reader.ts'
 import type { Outgoing, ResponseHead, Transport } from './transport/transport.ts'
 
+/** The headers that authorise one request, and the token in them. */
+export interface Credential {
+  readonly token: string
+  /** `Authorization`, and the proof for a token that is bound to a key. */
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** The request that a credential is for. */
+export interface AuthorizedRequest {
+  readonly method: string
+  /** Without query and fragment. */
+  readonly url: string
+}
+
 /** A response with status 401 or 403. */
 export interface Refusal {
   readonly status: number
   readonly challenges: readonly Challenge[]
   /** The credential that was refused; undefined if none was sent. */
-  readonly sent: string | undefined
+  readonly sent: Credential | undefined
+  /** The nonce that the server wants in the next proof (`DPoP-Nonce`). */
+  readonly nonce?: string
 }
 
 /** Authorises the requests of one connection. */
 export interface RequestAuth {
-  /** The value of `Authorization` for the next request; undefined to send none. */
-  credential(signal: AbortSignal): Promise<string | undefined>
-  /** The server accepted this credential. */
-  accepted?(credential: string): void
+  /** Returns the credential for a request; undefined to send none. */
+  credential(request: AuthorizedRequest, signal: AbortSignal): Promise<Credential | undefined>
+  /** Called when the server accepted this credential. `nonce` is the one that it wants in the next proof. */
+  accepted?(credential: Credential, nonce: string | undefined): void
   /** Obtains another credential. False if this refusal is not about the credential. */
   refused(refusal: Refusal, signal: AbortSignal): Promise<boolean>
 }
@@ -35,8 +51,8 @@ export interface ClientAuth {
   open(server: URL): RequestAuth
 }
 
-/** A stored token that is refused, then a refreshed one, then the one of a new login, or one with more scope. */
-const MAX_ATTEMPTS = 4
+/** One attempt each for a stored token, a refreshed one, that of a new login or with more scope, and a nonce. */
+const MAX_ATTEMPTS = 5
 
 export function withAuth(transport: Transport, auth: RequestAuth): Transport {
   return { ...transport, exchange: (outgoing) => exchange(transport, auth, outgoing) }
@@ -45,7 +61,8 @@ export function withAuth(transport: Transport, auth: RequestAuth): Transport {
 async function exchange(transport: Transport, auth: RequestAuth, outgoing: Outgoing): Promise<unknown> {
   const { signal } = outgoing
   for (let attempt = 1; ; attempt++) {
-    const credential = await offTheClock(outgoing, () => auth.credential(signal))
+    const request = { method: outgoing.verb ?? 'POST', url: transport.target }
+    const credential = await offTheClock(outgoing, () => auth.credential(request, signal))
     let head: ResponseHead | undefined
     try {
       const response = await transport.exchange({
@@ -53,7 +70,7 @@ async function exchange(transport: Transport, auth: RequestAuth, outgoing: Outgo
         headers: withCredential(outgoing.headers, credential),
         onHead(one) {
           head = one
-          if (credential !== undefined && !isRefusal(one)) auth.accepted?.(credential)
+          if (credential !== undefined && !isRefusal(one)) auth.accepted?.(credential, one.nonce ?? undefined)
           outgoing.onHead?.(one)
         },
       })
@@ -64,6 +81,7 @@ async function exchange(transport: Transport, auth: RequestAuth, outgoing: Outgo
         status: head.status,
         challenges: parseChallenges(head.challenge ?? ''),
         sent: credential,
+        ...(head.nonce && { nonce: head.nonce }),
       }
       const again =
         attempt < MAX_ATTEMPTS && (await offTheClock(outgoing, () => auth.refused(refusal, signal)))
@@ -87,16 +105,18 @@ async function offTheClock<T>({ pause }: Outgoing, work: () => Promise<T>): Prom
 
 function withCredential(
   headers: Readonly<Record<string, string>>,
-  credential: string | undefined,
+  credential: Credential | undefined,
 ): Readonly<Record<string, string>> {
   if (credential === undefined) return headers
-  const others = Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'authorization')
-  return { ...Object.fromEntries(others), Authorization: credential }
+  const others = Object.entries(headers).filter(([name]) => !OWN_HEADERS.has(name.toLowerCase()))
+  return { ...Object.fromEntries(others), ...credential.headers }
 }
 
+const OWN_HEADERS = new Set(['authorization', 'dpop'])
+
 /** A server may quote what it was sent. */
-function redact(error: unknown, credential: string | undefined): unknown {
-  const token = credential?.split(' ').at(-1)
+function redact(error: unknown, credential: Credential | undefined): unknown {
+  const { token } = credential ?? {}
   if (!(error instanceof RondoError) || !token) return error
   const data = JSON.stringify(error.data ?? null)
   if (!data.includes(token) && !error.message.includes(token)) return error

@@ -21,6 +21,8 @@ export interface ClaimRules {
   readonly skew: number
   readonly client: (claims: TokenClaims) => string | undefined
   readonly granted: (claims: TokenClaims) => readonly string[]
+  /** The members of `cnf` whose keys a request can prove here. */
+  readonly bindings: ReadonlySet<string>
 }
 
 export interface ClaimCheck {
@@ -76,10 +78,13 @@ export const CLAIM_CHECKS: readonly ClaimCheck[] = [
   {
     name: 'binding',
     // A token that is bound to a key is worth nothing without proof of that key, which a bearer does not bring (RFC 9449, 7.1).
-    problem: ({ cnf }) =>
-      cnf === undefined
-        ? undefined
-        : 'The token is bound to a key (cnf: DPoP or mutual TLS), which this server cannot check. Issue bearer tokens for it.',
+    problem({ cnf }, { bindings }) {
+      if (cnf === undefined) return undefined
+      const members = isRecord(cnf) ? Object.entries(cnf) : []
+      if (members.length > 0 && members.every(([name, value]) => bindings.has(name) && isText(value)))
+        return undefined
+      return 'The token is bound to a key (cnf: DPoP or mutual TLS), which this server does not check. Set oauthResource({ dpop }) or oauthResource({ certificateHeader }), or issue bearer tokens for it.'
+    },
   },
   {
     name: 'scope',

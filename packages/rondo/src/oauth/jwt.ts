@@ -21,6 +21,7 @@ import {
   shown,
   type TokenClaims,
 } from './claims.ts'
+import type { PossessionSetup } from './possession.ts'
 import {
   createKeySet,
   type Fetch,
@@ -41,7 +42,7 @@ export interface JwtOptions {
   maxAgeMs?: number
 }
 
-/** The outcome of a verification: what the token says, or what is wrong with it, for the operator. */
+/** The outcome of a verification: the claims of the token, or the problem with it, for the operator. */
 export type Verified =
   | { readonly kind: 'claims'; readonly claims: TokenClaims }
   | { readonly kind: 'refused'; readonly problem: string }
@@ -128,6 +129,8 @@ export interface JwtChecks {
   /** True if the signature was made with this key. */
   verify(token: string, key: PublishedKey, alg: string): Promise<boolean>
   readonly remote?: RemoteLimits
+  /** Default: all checks of a proof. */
+  readonly proof?: PossessionSetup['checks']
 }
 
 export const JWT_CHECKS: JwtChecks = {

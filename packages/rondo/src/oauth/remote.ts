@@ -264,8 +264,10 @@ export function createIntrospection(
         return refused('The issuer says that the token is not active: unknown, expired or revoked.')
       }
       const type = response.token_type
-      if (typeof type !== 'string' ? type !== undefined : type.toLowerCase() !== 'bearer') {
-        return refused('The issuer says that the token is no bearer token (token_type).')
+      if (type !== undefined && !isTokenType(type, isRecord(response.cnf))) {
+        return refused(
+          'The issuer says that the token is no bearer token (token_type), nor bound to a key (cnf).',
+        )
       }
       const { active: _active, ...rest } = response
       const claims = { iss, ...rest }
@@ -278,6 +280,12 @@ export function createIntrospection(
       running -= 1
     }
   }
+}
+
+/** `DPoP` for a token that is bound to a key, `Bearer` for any other; with mutual TLS both are in use. */
+function isTokenType(type: unknown, isBound: boolean): boolean {
+  const name = typeof type === 'string' ? type.toLowerCase() : ''
+  return name === 'bearer' || (name === 'dpop' && isBound)
 }
 
 async function findEndpoint(

@@ -10,9 +10,10 @@
 import crypto from 'node:crypto'
 import { misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import { clock, defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
+import { keepToken } from '../lib/subject-token.ts'
+import { clock, defineOptions, flag, number, type OptionsOf, text, unchecked } from '../options.ts'
 import type { Principal } from '../protocol/call.ts'
-import type { Authenticate, AuthRefusal, ProtectedResource } from '../serve/http/authenticate.ts'
+import type { Authenticate, AuthRefusal, AuthRequest, ProtectedResource } from '../serve/http/authenticate.ts'
 import { assertScopes } from '../tool/target.ts'
 import { type ClaimRules, clientOf, findProblem, grantedBy, type TokenClaims, toPrincipal } from './claims.ts'
 import {
@@ -25,6 +26,7 @@ import {
   type JwtSetup,
   type Verified,
 } from './jwt.ts'
+import { createPossession, type DpopOptions, PROOF_ALGORITHMS, type Presented } from './possession.ts'
 import {
   assertIntrospectionOptions,
   createIntrospection,
@@ -70,6 +72,16 @@ export interface OAuthResourceOptions {
   cacheMs?: number
   /** How many verified tokens are remembered. Default: 10,000. */
   cacheEntries?: number
+  /**
+   * Accepts tokens that are bound to a key with DPoP, and checks the proof of every request. `{}` or `true` for the defaults.
+   * Default: such tokens are refused.
+   */
+  dpop?: boolean | DpopOptions
+  /**
+   * The header in which your proxy passes the certificate of a client with mutual TLS, such as `client-cert`; accepts tokens that
+   * are bound to a certificate. The proxy must remove this header from requests that it receives. Default: such tokens are refused.
+   */
+  certificateHeader?: string
   /** More members of the metadata document, such as `resource_name` and `resource_documentation`. Default: none. */
   metadata?: Readonly<Record<string, unknown>>
   /** Sends the requests to the authorization server. Default: the global `fetch`. */
@@ -79,8 +91,16 @@ export interface OAuthResourceOptions {
 }
 
 export interface OAuthResource extends Authenticate {
-  readonly resource: ProtectedResource & { readonly metadataUrl: string; readonly url: string }
-  /** Verifies a token as a request would: for entrances of your own. */
+  readonly resource: ProtectedResource & {
+    readonly metadataUrl: string
+    readonly url: string
+    /** The value of `WWW-Authenticate` for a proof that is not valid (RFC 9449, 7.1). */
+    readonly proofChallenge: string
+  }
+  /**
+   * Verifies a bearer token as a request would: for entrances of your own. A token that is bound to a key is refused; pass
+   * such requests to `oauthResource` itself.
+   */
   verify(token: string): Promise<Principal | { readonly refused: string }>
 }
 
@@ -98,6 +118,8 @@ const OPTIONS = defineOptions('oauthResource', {
   clockSkewMs: number(60_000, { finite: true }),
   cacheMs: number(MAX_CACHE_MS, { finite: true }),
   cacheEntries: number(10_000, { finite: true }),
+  dpop: unchecked(),
+  certificateHeader: text(),
   metadata: unchecked(),
   fetch: unchecked(),
   now: clock,
@@ -157,14 +179,23 @@ export function oauthResource(options: OAuthResourceOptions): OAuthResource {
 /** `checks` are parts of the verification that a test leaves out, one at a time. */
 export function createResource(options: OAuthResourceOptions, checks: JwtChecks): OAuthResource {
   const { now, fetch = globalThis.fetch, clockSkewMs, cacheMs, cacheEntries } = OPTIONS.read(options)
+  const dpop = readDpop(options)
   const resource = describe(options)
   const issuers = readIssuers(options)
+  const possession = createPossession({
+    dpop,
+    certificateHeader: options.certificateHeader?.toLowerCase(),
+    url: options.resource,
+    now,
+    checks: checks.proof,
+  })
   const rules: ClaimRules = {
     issuers: issuers.map(({ issuer }) => issuer),
     audiences: audiencesOf(options),
     skew: clockSkewMs / 1000,
     client: options.client ?? clientOf,
     granted: options.granted ?? grantedBy,
+    bindings: possession.members,
   }
   const verify = toVerifier(options.tokens ?? jwt(), { issuers, rules, fetch, now }, checks)
   const cache = createTokenCache(Math.min(cacheMs, MAX_CACHE_MS), cacheEntries, now)
@@ -176,6 +207,7 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
       const verified = await verify(token)
       if (verified.kind === 'refused') return { refused: verified.problem }
       const principal = toPrincipal(verified.claims, rules)
+      keepToken(principal, token)
       cache.set(key, principal, verified.claims.exp as number)
       return principal
     } catch (error) {
@@ -185,7 +217,7 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
       verifying.delete(key)
     }
   }
-  const identifyOnce = (token: string): Principal | Promise<Identity> => {
+  const identifyOnce = async (token: string): Promise<Identity> => {
     const key = digestOf(token)
     const known = cache.get(key) ?? verifying.get(key)
     if (known !== undefined) return known
@@ -193,30 +225,58 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
     verifying.set(key, started)
     return started
   }
+  /** Identifies the caller who presents a token, which takes a proof for a token that is bound to a key. */
+  const identifyCaller = async (
+    presented: Presented,
+    request: AuthRequest | undefined,
+  ): Promise<Principal | (Unidentified & { readonly isProof?: boolean })> => {
+    const identity = await identifyOnce(presented.token)
+    if ('refused' in identity) return identity
+    const unproven = await possession.findProblem(presented, identity.claims?.cnf, request)
+    return unproven === undefined ? identity : { refused: unproven.problem, isProof: unproven.isProof }
+  }
   const noToken: AuthRefusal = { status: 401, headers: challengeHeader(resource, undefined) }
   const badToken = challengeHeader(resource, 'invalid_token')
-  const toVerdict = (identity: Identity): Principal | AuthRefusal =>
-    'refused' in identity ? { status: 401, headers: badToken, reason: identity.refused } : identity
+  const badProof = { 'WWW-Authenticate': resource.proofChallenge }
 
-  const authenticate: Authenticate = ({ headers }) => {
-    const header = headers('authorization')
+  const authenticate: Authenticate = async (request) => {
+    const header = request.headers('authorization')
     if (header === undefined) return noToken
-    const token = BEARER_TOKEN.exec(header)?.[1]
-    if (token === undefined) {
+    const presented = readToken(header, dpop !== undefined)
+    if (presented === undefined) {
       if (!BEARER.test(header)) return noToken
-      return toVerdict({ refused: 'The Authorization header has no single bearer token.' })
+      return {
+        status: 401,
+        headers: badToken,
+        reason: 'The Authorization header has no single bearer token.',
+      }
     }
-    const identity = identifyOnce(token)
-    return identity instanceof Promise ? identity.then(toVerdict) : identity
+    const identity = await identifyCaller(presented, request)
+    if (!('refused' in identity)) return identity
+    return { status: 401, headers: identity.isProof ? badProof : badToken, reason: identity.refused }
   }
-  return Object.assign(authenticate, { resource, verify: async (token: string) => identifyOnce(token) })
+  return Object.assign(authenticate, {
+    resource,
+    verify: (token: string) => identifyCaller({ scheme: 'bearer', token }, undefined),
+  })
 }
 
-type Identity = Principal | { readonly refused: string }
+interface Unidentified {
+  readonly refused: string
+}
+
+type Identity = Principal | Unidentified
 
 const BEARER = /^bearer(?:[ \t]|$)/i
-/** RFC 6750, 2.1. */
-const BEARER_TOKEN = /^bearer +([A-Za-z0-9._~+/-]+=*)[ \t]*$/i
+/** RFC 6750, 2.1, and RFC 9449, 7.1. */
+const PRESENTED = /^(bearer|dpop) +([A-Za-z0-9._~+/-]+=*)[ \t]*$/i
+
+function readToken(header: string, isBindable: boolean): Presented | undefined {
+  const [, name = '', token = ''] = PRESENTED.exec(header) ?? []
+  const scheme = name.toLowerCase()
+  if (scheme === 'bearer') return { scheme, token }
+  return scheme === 'dpop' && isBindable ? { scheme, token } : undefined
+}
 
 /** In one go where the runtime can, since every request pays for it. */
 const digestOf: (token: string) => string =
@@ -288,6 +348,7 @@ function toVerifier(
 
 function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
   const { scopes = [], implies } = options
+  const dpop = readDpop(options)
   const url = readUrl('resource', options.resource)
   assertScopes('The scopes of oauthResource', scopes)
   if (scopes.includes('offline_access')) {
@@ -303,7 +364,13 @@ function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
     authorization_servers: readIssuers(options).map(({ issuer }) => issuer),
     ...(scopes.length > 0 && { scopes_supported: scopes }),
     bearer_methods_supported: ['header'],
+    ...(dpop && {
+      dpop_signing_alg_values_supported: PROOF_ALGORITHMS,
+      dpop_bound_access_tokens_required: dpop.required ?? false,
+    }),
+    ...(options.certificateHeader && { tls_client_certificate_bound_access_tokens: true }),
   }
+  const algs = `algs="${PROOF_ALGORITHMS.join(' ')}"`
   return {
     scopes,
     implies,
@@ -317,11 +384,28 @@ function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
         ...(error === undefined ? [] : [`error_description="${DESCRIPTIONS[error]}"`]),
         ...(needed.length > 0 ? [`scope="${needed.join(' ')}"`] : []),
         `resource_metadata="${metadataUrl}"`,
-      ]
-      return `Bearer ${parts.join(', ')}`
+      ].join(', ')
+      if (dpop?.required) return `DPoP ${algs}, ${parts}`
+      return dpop ? `Bearer ${parts}, DPoP ${algs}` : `Bearer ${parts}`
     },
+    proofChallenge: `DPoP error="invalid_dpop_proof", ${algs}, resource_metadata="${metadataUrl}"`,
   }
 }
+
+function readDpop({ dpop }: OAuthResourceOptions): DpopOptions | undefined {
+  if (dpop === undefined || dpop === false) return undefined
+  const options = DPOP.read(dpop === true ? {} : dpop)
+  if (options.store !== undefined && typeof options.store.once?.claim !== 'function')
+    throw misuse('oauthResource: dpop.store must be a store, such as createSqliteStore({ … }).')
+  return options
+}
+
+const DPOP = defineOptions('oauthResource: dpop', {
+  required: flag(false),
+  store: unchecked(),
+  windowMs: number(60_000, { finite: true }),
+  maxProofs: number(1_000_000, { finite: true }),
+} satisfies OptionsOf<DpopOptions>)
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource'
 const DESCRIPTIONS = {

@@ -2,7 +2,8 @@
  * Finds the authorization server of a protected server: the metadata of the server (RFC 9728), then that of the
  * authorization server (RFC 8414 or OpenID Connect).
  *
- * discovery 1: The resource in the metadata must be the server, or a path above it at the same origin.
+ * discovery 1: The resource in the metadata must be the identifier for which the metadata was requested (RFC 9728, 3.3): the
+ *   URL of the server, or its origin for the document at the root. A caller may name another one.
  * discovery 2: The issuer in the metadata must be the one by which it was found.
  * discovery 3: An authorization server that does not support PKCE with S256 is refused, as the specification demands.
  */
@@ -18,53 +19,84 @@ export interface Protection {
   readonly resource: string
   readonly issuers: readonly string[]
   readonly scopes?: readonly string[]
+  /** The server accepts only tokens that are bound to a key with DPoP. */
+  readonly bound?: boolean
+  /** The server has no metadata: it is its own authorization server, as in 2025-03-26. */
+  readonly undescribed?: boolean
 }
 
 interface Lookup extends SafeFetchOptions {
   readonly request: AuthFetch
   readonly signal?: AbortSignal
+  /** The identifier of the server, if the caller named it. */
+  readonly resource?: string
 }
 
-/** Reads what the server says of its protection. */
+/** Reads the metadata of a protected server. */
 export async function readProtection(lookup: Lookup, challenges: readonly Challenge[]): Promise<Protection> {
   const { server } = lookup
   const named = challenges.find(({ params }) => params.resource_metadata !== undefined)?.params
     .resource_metadata
+  if (named !== undefined) {
+    const metadata = await readJson(lookup, named)
+    if (metadata !== undefined) return toProtection(lookup, metadata, canonical(server))
+    throw unusable(`The metadata of ${server.host} is not at the place it names`)
+  }
   const path = server.pathname === '/' ? '' : server.pathname
-  const wellKnown = [path, ''].map((end) => `${server.origin}/.well-known/oauth-protected-resource${end}`)
-  for (const url of named === undefined ? new Set(wellKnown) : [named]) {
+  for (const end of new Set([path, ''])) {
+    const url = `${server.origin}/.well-known/oauth-protected-resource${end}`
     const metadata = await readJson(lookup, url)
-    if (metadata !== undefined) return toProtection(metadata, server)
-    if (named !== undefined) throw unusable(`The metadata of ${server.host} is not at the place it names`)
+    if (metadata !== undefined)
+      return toProtection(lookup, metadata, end === '' ? server.origin : canonical(server))
   }
   // Servers of 2025-03-26 are their own authorization server and publish no metadata about it.
-  return { resource: canonical(server), issuers: [server.origin] }
+  return { resource: canonical(server), issuers: [server.origin], undescribed: true }
 }
 
-function toProtection(metadata: Readonly<Record<string, unknown>>, server: URL): Protection {
+function toProtection(
+  { server, resource: given }: Lookup,
+  metadata: Readonly<Record<string, unknown>>,
+  expected: string,
+): Protection {
   const { resource, authorization_servers: issuers, scopes_supported: scopes } = metadata
-  if (typeof resource !== 'string' || !isAbove(resource, server)) {
+  if (typeof resource !== 'string' || !isIdentical(resource, given ?? expected)) {
     const shown = typeof resource === 'string' ? resource.slice(0, 200) : 'no resource'
-    throw unusable(`The metadata of ${server.host} is about ${shown}, not about ${canonical(server)}`)
+    throw unusable(
+      `The metadata of ${server.host} is about ${shown}, not about ${given ?? expected}. If you trust it, pass it to oauth as \`resource\``,
+    )
   }
   if (!Array.isArray(issuers) || !issuers.every((one) => typeof one === 'string') || issuers.length === 0) {
     throw unusable(`The metadata of ${server.host} names no authorization server`)
   }
   const listed = Array.isArray(scopes) ? scopes.filter((one) => typeof one === 'string').join(' ') : undefined
-  return { resource, issuers, ...(listed !== undefined && { scopes: readScopes(listed) }) }
+  return {
+    resource,
+    issuers,
+    ...(listed !== undefined && { scopes: readScopes(listed) }),
+    ...(metadata.dpop_bound_access_tokens_required === true && { bound: true }),
+  }
 }
 
-/** True if `resource` is the server, or contains it. */
-function isAbove(resource: string, server: URL): boolean {
-  if (!URL.canParse(resource)) return false
-  const { origin, pathname, search, hash } = new URL(resource)
-  if (origin !== server.origin || hash !== '' || (search !== '' && search !== server.search)) return false
-  const folder = pathname.endsWith('/') ? pathname : `${pathname}/`
-  return server.pathname === pathname || server.pathname.startsWith(folder)
+/** Compares code points, apart from the slash after an origin, which URL parsers add. */
+function isIdentical(resource: string, expected: string): boolean {
+  return (
+    resource === expected || (URL.canParse(resource) && resource === `${expected}/` && isOrigin(expected))
+  )
 }
 
-/** Reads the metadata of the authorization server, from the first place that has it. */
-export async function readIssuer(lookup: Lookup, issuer: string): Promise<AuthorizationServer> {
+function isOrigin(url: string): boolean {
+  return URL.canParse(url) && new URL(url).origin === url
+}
+
+/**
+ * Reads the metadata of the authorization server, from the first place that has it. An undescribed server that publishes none
+ * either has its endpoints where 2025-03-26 places them.
+ */
+export async function readIssuer(
+  lookup: Lookup,
+  issuer: string,
+  undescribed = false,
+): Promise<AuthorizationServer> {
   const { origin, pathname } = checkUrl(issuer, lookup)
   const path = pathname.replace(/\/$/, '')
   const places = [
@@ -76,7 +108,18 @@ export async function readIssuer(lookup: Lookup, issuer: string): Promise<Author
     const metadata = await readJson(lookup, place)
     if (metadata !== undefined) return toServer(lookup, issuer, metadata)
   }
+  if (undescribed) return defaultEndpoints(origin)
   throw unusable(`${issuer} publishes no metadata of an authorization server`)
+}
+
+function defaultEndpoints(origin: string): AuthorizationServer {
+  return {
+    issuer: origin,
+    authorization_endpoint: `${origin}/authorize`,
+    token_endpoint: `${origin}/token`,
+    registration_endpoint: `${origin}/register`,
+    code_challenge_methods_supported: ['S256'],
+  }
 }
 
 const ENDPOINTS = [
@@ -88,6 +131,7 @@ const ENDPOINTS = [
 
 const LISTS = new Set([
   'scopes_supported',
+  'dpop_signing_alg_values_supported',
   'code_challenge_methods_supported',
   'token_endpoint_auth_methods_supported',
 ])

@@ -14,15 +14,19 @@ import {
   calculatePKCECodeChallenge,
   clientCredentialsGrantRequest,
   customFetch,
+  type DPoPHandle,
   dynamicClientRegistrationRequest,
   generateRandomCodeVerifier,
   generateRandomState,
+  genericTokenEndpointRequest,
   getValidatedIdTokenClaims,
+  isDPoPNonceError,
   None,
   PrivateKeyJwt,
   processAuthorizationCodeResponse,
   processClientCredentialsResponse,
   processDynamicClientRegistrationResponse,
+  processGenericTokenEndpointResponse,
   processRefreshTokenResponse,
   refreshTokenGrantRequest,
   revocationRequest,
@@ -31,6 +35,7 @@ import {
 } from 'oauth4webapi'
 import { isRecord } from '../../lib/json.ts'
 import { readScopes } from './discovery.ts'
+import type { KeyBinding } from './dpop.ts'
 import type {
   GivenClient,
   IdentityOptions,
@@ -41,20 +46,25 @@ import type {
 } from './options.ts'
 import { type AuthFetch, checkUrl, explain, unusable } from './safe-fetch.ts'
 
-/** Everything a token request needs besides what it exchanges. */
+/** The parts of a token request that all grants share. */
 export interface GrantContext {
   readonly as: AuthorizationServer
   readonly server: URL
   readonly client: StoredClient
   readonly given: GivenClient | undefined
-  readonly resource: string
+  /** Absent at an identity provider, whose tokens are not for a server. */
+  readonly resource?: string
   readonly request: AuthFetch
   readonly now: () => number
+  /** Binds the tokens to this key. */
+  readonly binding?: KeyBinding
 }
 
 export interface Granted {
   readonly tokens: StoredTokens
   readonly user?: string
+  /** Of a login at an OpenID provider. It is not stored. */
+  readonly idToken?: string
 }
 
 /** Sends a person to the authorization server and exchanges the code that comes back. */
@@ -67,7 +77,7 @@ export async function grantByCode(
     visit(link: LoginLink): Promise<URL | string>
   },
 ): Promise<Granted> {
-  const { as, server, resource } = context
+  const { as, server, resource, binding } = context
   const { redirectUri, scopes, signal } = login
   const client: Client = { client_id: context.client.id }
   const [state, verifier] = [generateRandomState(), generateRandomCodeVerifier()]
@@ -79,7 +89,9 @@ export async function grantByCode(
     state,
     code_challenge: await calculatePKCECodeChallenge(verifier),
     code_challenge_method: 'S256',
-    resource,
+    ...(resource !== undefined && { resource }),
+    // The code is of use to the holder of the key only (RFC 9449, 10).
+    ...(binding && { dpop_jkt: binding.thumbprint }),
     ...(scopes.length > 0 && { scope: scopes.join(' ') }),
     // OpenID Connect issues no refresh token for this scope without asking.
     ...(scopes.includes('offline_access') && { prompt: 'consent' }),
@@ -89,11 +101,19 @@ export async function grantByCode(
   return explain(as.issuer, 'log in', [verifier, codeIn(returned)], async () => {
     const checked = validateAuthResponse(as, client, new URL(returned), state)
     const method = await authentication(as, context.client, context.given)
-    const response = await authorizationCodeGrantRequest(as, client, method, checked, redirectUri, verifier, {
-      ...requestOptions(context),
-      additionalParameters: { resource },
+    const options = { ...requestOptions(context), additionalParameters: resourceOf(context) }
+    return withNonce(async () => {
+      const code = await authorizationCodeGrantRequest(
+        as,
+        client,
+        method,
+        checked,
+        redirectUri,
+        verifier,
+        options,
+      )
+      return toGranted(context, await processAuthorizationCodeResponse(as, client, code))
     })
-    return toGranted(context, await processAuthorizationCodeResponse(as, client, response))
   })
 }
 
@@ -103,35 +123,83 @@ function codeIn(returned: URL | string): string | undefined {
 
 /** Exchanges a refresh token. The authorization server may replace it, so the result must be stored before it is used. */
 export async function grantByRefresh(context: GrantContext, refreshToken: string): Promise<Granted> {
-  const { as, resource } = context
+  const { as } = context
   const client: Client = { client_id: context.client.id }
   return explain(as.issuer, 'refresh the login', [refreshToken, context.client.secret], async () => {
     const method = await authentication(as, context.client, context.given)
-    const response = await refreshTokenGrantRequest(as, client, method, refreshToken, {
-      ...requestOptions(context),
-      additionalParameters: { resource },
+    const options = { ...requestOptions(context), additionalParameters: resourceOf(context) }
+    const granted = await withNonce(async () => {
+      const response = await refreshTokenGrantRequest(as, client, method, refreshToken, options)
+      return toGranted(context, await processRefreshTokenResponse(as, client, response))
     })
-    const granted = toGranted(context, await processRefreshTokenResponse(as, client, response))
     return { ...granted, tokens: { refreshToken, ...granted.tokens } }
   })
 }
 
 /** Obtains a token for the client itself. */
 export async function grantToClient(context: GrantContext, scopes: readonly string[]): Promise<Granted> {
-  const { as, resource } = context
+  const { as } = context
   const client: Client = { client_id: context.client.id }
   return explain(as.issuer, 'obtain a token', [context.client.secret], async () => {
     const method = await authentication(as, context.client, context.given)
-    const parameters = { resource, ...(scopes.length > 0 && { scope: scopes.join(' ') }) }
-    const response = await clientCredentialsGrantRequest(
-      as,
-      client,
-      method,
-      parameters,
-      requestOptions(context),
-    )
-    return toGranted(context, await processClientCredentialsResponse(as, client, response))
+    const parameters = { ...resourceOf(context), ...scopeOf(scopes) }
+    return withNonce(async () => {
+      const options = requestOptions(context)
+      const response = await clientCredentialsGrantRequest(as, client, method, parameters, options)
+      return toGranted(context, await processClientCredentialsResponse(as, client, response))
+    })
   })
+}
+
+const JWT_BEARER = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
+
+/** Exchanges an assertion of somebody whom the authorization server trusts. A refusal is final: nothing else is tried. */
+export async function grantByAssertion(
+  context: GrantContext,
+  assertion: string,
+  scopes: readonly string[],
+): Promise<Granted> {
+  const { as } = context
+  const client: Client = { client_id: context.client.id }
+  return explain(
+    as.issuer,
+    'obtain a token for the assertion',
+    [assertion, context.client.secret],
+    async () => {
+      const method = await authentication(as, context.client, context.given)
+      const parameters = { assertion, ...resourceOf(context), ...scopeOf(scopes) }
+      return withNonce(async () => {
+        const options = requestOptions(context)
+        const response = await genericTokenEndpointRequest(
+          as,
+          client,
+          method,
+          JWT_BEARER,
+          parameters,
+          options,
+        )
+        return toGranted(context, await processGenericTokenEndpointResponse(as, client, response))
+      })
+    },
+  )
+}
+
+function resourceOf({ resource }: GrantContext): { resource: string } | Record<string, never> {
+  return resource === undefined ? {} : { resource }
+}
+
+function scopeOf(scopes: readonly string[]): { scope: string } | Record<string, never> {
+  return scopes.length > 0 ? { scope: scopes.join(' ') } : {}
+}
+
+/** Sends a request again whose proof lacked a nonce; the library has kept the nonce of the refusal. */
+async function withNonce<T>(send: () => Promise<T>): Promise<T> {
+  try {
+    return await send()
+  } catch (error) {
+    if (isDPoPNonceError(error)) return send()
+    throw error
+  }
 }
 
 /** Ends the tokens at the authorization server, if it lets clients do that. */
@@ -152,17 +220,31 @@ export async function revoke(
   return true
 }
 
-/** `request` decides which URLs may be requested, even if they are http. */
-function requestOptions({ request }: GrantContext) {
-  return { [customFetch]: request, [allowInsecureRequests]: true }
+interface RequestOptions {
+  readonly [customFetch]: AuthFetch
+  readonly [allowInsecureRequests]: true
+  readonly DPoP?: DPoPHandle
+}
+
+/** `request` decides which URLs may be requested, even where they are http. */
+export function requestOptions({
+  request,
+  binding,
+}: Pick<GrantContext, 'request' | 'binding'>): RequestOptions {
+  return {
+    [customFetch]: request,
+    [allowInsecureRequests]: true,
+    ...(binding && { DPoP: binding.handle }),
+  }
 }
 
 const VISIBLE = /^[\x21-\x7e]{1,65536}$/
 
-function toGranted({ as, now }: GrantContext, response: TokenEndpointResponse): Granted {
+function toGranted({ as, now, binding }: GrantContext, response: TokenEndpointResponse): Granted {
   const { access_token: accessToken, refresh_token: refreshToken, expires_in: seconds, scope } = response
-  if (response.token_type !== 'bearer') {
-    throw unusable(`${as.issuer} issued a token of a type that is not supported; only Bearer is`)
+  const wanted = binding ? 'DPoP' : 'Bearer'
+  if (response.token_type !== wanted.toLowerCase()) {
+    throw unusable(`${as.issuer} issued a token of another type than ${wanted}, which was requested`)
   }
   if (!VISIBLE.test(accessToken))
     throw unusable(`${as.issuer} issued a token that cannot be sent in a header`)
@@ -176,8 +258,10 @@ function toGranted({ as, now }: GrantContext, response: TokenEndpointResponse): 
       ...(refreshToken !== undefined && { refreshToken }),
       ...(seconds !== undefined && { expiresAt: now() + seconds * 1_000 }),
       ...(scope !== undefined && { granted: readScopes(scope) }),
+      ...(binding && { keyThumbprint: binding.thumbprint }),
     },
     ...(user !== undefined && { user }),
+    ...(response.id_token !== undefined && { idToken: response.id_token }),
   }
 }
 
@@ -187,7 +271,7 @@ function toGranted({ as, now }: GrantContext, response: TokenEndpointResponse): 
 interface Registration {
   readonly request: AuthFetch
   readonly redirectUri: string
-  /** The client that is known from an earlier login at this authorization server. */
+  /** The client of an earlier login at this authorization server. */
   readonly known?: StoredClient
   readonly now: number
   readonly signal?: AbortSignal
@@ -285,8 +369,8 @@ function preferredMethod(as: AuthorizationServer): string {
   )
 }
 
-/** The way in which the client authenticates at the token endpoint. */
-async function authentication(
+/** Returns the way in which the client authenticates at the token endpoint. */
+export async function authentication(
   as: AuthorizationServer,
   client: StoredClient,
   given: GivenClient | undefined,

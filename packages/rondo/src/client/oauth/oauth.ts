@@ -20,17 +20,18 @@ import {
   flag,
   number,
   type OptionsOf,
-  oneOf,
   text,
   unchecked,
 } from '../../options.ts'
-import type { Refusal, RequestAuth } from '../auth.ts'
+import type { AuthorizedRequest, Credential, Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
 import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
+import { createBinding, type KeyBinding } from './dpop.ts'
 import {
   type GrantContext,
   type Granted,
   givenClient,
+  grantByAssertion,
   grantByCode,
   grantByRefresh,
   grantToClient,
@@ -39,6 +40,7 @@ import {
   revoke,
 } from './grant.ts'
 import {
+  type AssertionGrant,
   canonical,
   type LoginLink,
   memoryTokenStore,
@@ -46,6 +48,7 @@ import {
   type OAuthOptions,
   type StoredClient,
   type StoredLogin,
+  type StoredTokens,
   type TokenStore,
 } from './options.ts'
 import { type AuthFetch, createSafeFetch, oauthCode, unusable } from './safe-fetch.ts'
@@ -55,13 +58,15 @@ const EARLY_MS = 10_000
 
 const OPTIONS = defineOptions('oauth', {
   login: callable(),
-  grant: oneOf(['authorization_code', 'client_credentials'], 'authorization_code'),
+  grant: unchecked<NonNullable<OAuthOptions['grant']>>('authorization_code'),
   client: unchecked(),
   clientMetadataUrl: text(),
   clientName: text('Rondo'),
   scopes: unchecked<readonly string[]>([]),
   offlineAccess: flag(true),
   issuer: text(),
+  resource: text(),
+  dpop: unchecked(),
   store: unchecked(),
   fetch: callable(),
   timeoutMs: number(20_000),
@@ -101,11 +106,23 @@ export function openLogins(given: OAuthOptions): (server: URL) => ServerLogin {
   }
 }
 
+const GRANTS: readonly unknown[] = ['authorization_code', 'client_credentials']
+
+function isAssertion(grant: OAuthOptions['grant']): grant is AssertionGrant {
+  return typeof grant === 'object' && grant.kind === 'jwt-bearer' && typeof grant.assertion === 'function'
+}
+
 function checkOptions({ client, grant, clientMetadataUrl, issuer }: OAuthOptions): void {
-  const secret = client?.secret !== undefined || client?.privateKey !== undefined
+  if (!isAssertion(grant) && !GRANTS.includes(grant)) {
+    throw new TypeError(`oauth: grant must be ${GRANTS.join(', ')}, workload({ … }) or enterprise({ … })`)
+  }
+  if (isAssertion(grant) && client === undefined) {
+    throw new TypeError('A grant with an assertion needs a client: { id, issuer }')
+  }
+  const secret = client?.secret !== undefined || client?.privateKey !== undefined || isAssertion(grant)
   if (secret && client?.issuer === undefined && issuer === undefined) {
     throw new TypeError(
-      'client.issuer must name the authorization server that knows the client. Without it any server could have the secret sent elsewhere',
+      'client.issuer must name the authorization server that knows the client. Without it any server could have the secret or the assertion sent elsewhere',
     )
   }
   if (grant === 'client_credentials' && !secret) {
@@ -135,7 +152,7 @@ interface ServerLogin extends RequestAuth {
 
 type Setup = ReturnType<typeof OPTIONS.read> & { readonly store: TokenStore }
 
-function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin {
+function createServerLogin(server: URL, place: string, setup: Setup): ServerLogin {
   const { store, now, loginTimeoutMs: limitMs, client: given } = setup
   const reach = {
     server,
@@ -147,9 +164,9 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     },
   }
   const request = createSafeFetch(reach)
-  const lookup = Object.assign(reach, { request })
+  const lookup = Object.assign(reach, { request, resource: setup.resource })
   const single = createSingleRun()
-  const exclusively = <T>(work: () => Promise<T>): Promise<T> => store.exclusively?.(key, work) ?? work()
+  const exclusively = <T>(work: () => Promise<T>): Promise<T> => store.exclusively?.(place, work) ?? work()
   let current: StoredLogin | undefined
   let loaded = false
   /** The store does not have `current` yet. */
@@ -159,11 +176,21 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
   /** Issued for a refresh token, and not accepted yet. */
   let refreshed: string | undefined
   let known: AuthorizationServer | undefined
+  let key: Promise<KeyBinding> | undefined
+  /** The key of this process, created when it is first needed. */
+  const keyOf = (): Promise<KeyBinding> =>
+    (key ??= createBinding(typeof setup.dpop === 'object' ? setup.dpop : undefined))
+  /** Whether a token is of use here: without its key, a bound one is not. */
+  const isUsable = async ({ tokens }: StoredLogin): Promise<boolean> =>
+    tokens?.keyThumbprint === undefined
+      ? setup.dpop === undefined || setup.dpop === false || tokens === undefined
+      : tokens.keyThumbprint === (await keyOf()).thumbprint
 
   const load = async (): Promise<StoredLogin | undefined> => {
     if (unsaved) return current
-    const found = await store.load(key)
-    current = found?.server === key ? found : undefined
+    const found = await store.load(place)
+    current = found?.server === place ? found : undefined
+    if (current !== undefined && !(await isUsable(current))) current = { ...current, tokens: undefined }
     loaded = true
     return current
   }
@@ -173,7 +200,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     loaded = true
     // A new refresh token must not be lost because the store fails: the old one is of no use any more.
     unsaved = true
-    await store.save(key, login)
+    await store.save(place, login)
     unsaved = false
     return login
   }
@@ -181,15 +208,26 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     current = undefined
     loaded = true
     unsaved = false
-    await store.remove(key)
+    await store.remove(place)
   }
-  const issuerOf = async (issuer: string): Promise<AuthorizationServer> => {
-    if (known === undefined || !isSame(known.issuer, issuer)) known = await readIssuer(lookup, issuer)
+  const issuerOf = async (issuer: string, undescribed?: boolean): Promise<AuthorizationServer> => {
+    if (known === undefined || !isSame(known.issuer, issuer))
+      known = await readIssuer(lookup, issuer, undescribed ?? issuer === server.origin)
     return known
   }
-  const contextOf = (as: AuthorizationServer, client: StoredClient, resource: string): GrantContext => ({
+  const contextOf = async (
+    as: AuthorizationServer,
+    client: StoredClient,
+    resource: string,
+    isBound: boolean,
+  ): Promise<GrantContext> => ({
     ...{ as, server, client, given, resource, request, now },
+    ...(isBound && { binding: await bindingAt(as) }),
   })
+  const bindingAt = (as: AuthorizationServer): Promise<KeyBinding> => {
+    if (as.dpop_signing_alg_values_supported !== undefined) return keyOf()
+    throw unusable(`${as.issuer} does not bind tokens to keys (dpop_signing_alg_values_supported)`)
+  }
 
   /** Exchanges the refresh token. False if there is none or it is no longer valid: then somebody has to log in. */
   const refresh = (refused: string | undefined): Promise<boolean> =>
@@ -202,7 +240,8 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       const { refreshToken } = tokens
       if (refreshToken === undefined) return false
       try {
-        const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
+        const isBound = tokens.keyThumbprint !== undefined
+        const context = await contextOf(await issuerOf(login.issuer), login.client, login.resource, isBound)
         const granted = await twice(() => grantByRefresh(context, refreshToken))
         await save({ ...login, ...granted })
         refreshed = granted.tokens.accessToken
@@ -225,17 +264,17 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
   ): Promise<StoredLogin> => {
     const before = await held()
     const issuer = chooseIssuer(protection, setup, before, server)
-    const as = await issuerOf(issuer)
+    const as = await issuerOf(issuer, protection.undescribed)
+    const isBound = (setup.dpop ?? false) !== false || protection.bound === true
     const earlier = before !== undefined && isSame(before.issuer, as.issuer) ? before : undefined
     const scopes = chooseScopes(as, protection, setup, challenged, earlier)
     const itself = ownClient(as, setup, earlier)
     const finish = (client: StoredClient, { tokens, user }: Granted): Promise<StoredLogin> => {
       unproven = tokens.accessToken
-      const { resource } = protection
       const login: StoredLogin = {
         version: 1,
-        server: key,
-        resource,
+        server: place,
+        resource: protection.resource,
         issuer: as.issuer,
         client,
         ...(itself && { grant: 'client_credentials' as const }),
@@ -246,8 +285,16 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       // A refresh of the former login, in any process, must not end after this and replace it.
       return exclusively(() => save(login))
     }
+    const { resource } = protection
     if (itself !== undefined)
-      return finish(itself, await grantToClient(contextOf(as, itself, protection.resource), scopes))
+      return finish(itself, await grantToClient(await contextOf(as, itself, resource, isBound), scopes))
+    if (isAssertion(setup.grant) && given !== undefined) {
+      const client = givenClient(as, given)
+      const asked = { issuer: as.issuer, client: client.id, resource, scopes, signal, now }
+      const assertion = await setup.grant.assertion(asked)
+      const context = await contextOf(as, client, resource, isBound)
+      return finish(client, await grantByAssertion(context, assertion, scopes))
+    }
     if (setup.login === undefined) throw loginRequired(server, challenged, before)
     checkLogin(as)
     const attempt = await setup.login()
@@ -255,7 +302,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       const { redirectUri } = attempt
       const registration = { request, redirectUri, known: earlier?.client, now: now(), signal }
       const client = await identify(as, setup, registration)
-      const context = contextOf(as, client, protection.resource)
+      const context = await contextOf(as, client, resource, isBound)
       const time = AbortSignal.timeout(limitMs)
       const within = AbortSignal.any([signal, time])
       const visit = (link: LoginLink) =>
@@ -271,22 +318,35 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
     }
   }
 
+  const present = async (
+    { accessToken, keyThumbprint }: StoredTokens,
+    request: AuthorizedRequest,
+  ): Promise<Credential> =>
+    keyThumbprint === undefined
+      ? { token: accessToken, headers: { Authorization: `Bearer ${accessToken}` } }
+      : (await keyOf()).present(accessToken, request)
+
   return {
-    async credential(signal) {
+    async credential(request, signal) {
       let login = await held()
       if (login?.tokens !== undefined && isStale(login.tokens, now())) {
         const { accessToken, refreshToken } = login.tokens
         if (refreshToken !== undefined) await single(() => refresh(accessToken), signal)
         login = await held()
       }
-      return login?.tokens && `Bearer ${login.tokens.accessToken}`
+      return login?.tokens && present(login.tokens, request)
     },
-    accepted(credential) {
-      if (credential === `Bearer ${unproven}`) unproven = undefined
-      if (credential === `Bearer ${refreshed}`) refreshed = undefined
+    accepted({ token }, nonce) {
+      if (token === unproven) unproven = undefined
+      if (token === refreshed) refreshed = undefined
+      key?.then((known) => known.remember(nonce, server.href)).catch(() => {})
     },
     async refused(refusal, signal) {
-      const sent = refusal.sent?.replace(/^Bearer /, '')
+      const sent = refusal.sent?.token
+      if (key !== undefined && refusal.sent !== undefined && wantsNonce(refusal)) {
+        await (await key).remember(refusal.nonce, server.href)
+        return true
+      }
       const wanted = scopesOf(refusal)
       if (wanted === undefined) return false
       await single(async (waiting) => {
@@ -323,7 +383,8 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
       if (login?.client.secret === undefined)
         throw new RondoError('PEER_LOGIN', 'only a client with a secret can get one without a person')
       const scopes = scope === undefined ? login.scopes : leastOf(login)
-      const context = contextOf(await issuerOf(login.issuer), login.client, resource ?? login.resource)
+      const as = await issuerOf(login.issuer)
+      const context = await contextOf(as, login.client, resource ?? login.resource, false)
       return (await grantToClient(context, scopes)).tokens.accessToken
     },
     async logout() {
@@ -332,7 +393,7 @@ function createServerLogin(server: URL, key: string, setup: Setup): ServerLogin 
         const login = await load()
         await forget()
         if (login?.tokens === undefined) return false
-        const context = contextOf(await issuerOf(login.issuer), login.client, login.resource)
+        const context = await contextOf(await issuerOf(login.issuer), login.client, login.resource, false)
         return revoke(context, login.tokens)
       })
     },
@@ -374,12 +435,22 @@ async function twice<T>(send: () => Promise<T>): Promise<T> {
   }
 }
 
+const SCHEMES: readonly string[] = ['bearer', 'dpop']
+
+/** True if the server refused only the proof, because it lacks a nonce. */
+function wantsNonce({ challenges, nonce }: Refusal): boolean {
+  const isAsked = challenges.some(
+    ({ scheme, params }) => scheme.toLowerCase() === 'dpop' && params.error === 'use_dpop_nonce',
+  )
+  return isAsked && nonce !== undefined
+}
+
 /** The scopes in a challenge; undefined if a 403 is about something else. */
 function scopesOf({ status, challenges }: Refusal): readonly string[] | undefined {
-  const bearer = challenges.filter(({ scheme }) => scheme.toLowerCase() === 'bearer')
-  const scopes = readScopes(bearer.map(({ params }) => params.scope ?? '').join(' '))
+  const about = challenges.filter(({ scheme }) => SCHEMES.includes(scheme.toLowerCase()))
+  const scopes = readScopes(about.map(({ params }) => params.scope ?? '').join(' '))
   if (status === 401) return scopes
-  return bearer.some(({ params }) => params.error === 'insufficient_scope') && scopes.length > 0
+  return about.some(({ params }) => params.error === 'insufficient_scope') && scopes.length > 0
     ? scopes
     : undefined
 }
@@ -411,7 +482,7 @@ function chooseScopes(
 ): readonly string[] {
   const named = challenged.length > 0 || scopes.length > 0 ? challenged : (protection.scopes ?? [])
   const offline =
-    offlineAccess && grant !== 'client_credentials' && as.scopes_supported?.includes('offline_access')
+    offlineAccess && grant === 'authorization_code' && as.scopes_supported?.includes('offline_access')
   return [
     ...new Set([...(earlier?.scopes ?? []), ...named, ...scopes, ...(offline ? ['offline_access'] : [])]),
   ]

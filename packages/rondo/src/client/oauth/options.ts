@@ -1,4 +1,4 @@
-/** The options of `oauth`, the logins that it returns and stores, and the login that most programs pass: `loopback`. */
+/** The options of `oauth`, the login that it returns and stores, and the way to log in that most programs use: `loopback`. */
 
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -61,17 +61,49 @@ export interface LoginAttempt {
   close?(): Promise<void> | void
 }
 
+/** The token request that an assertion is for. */
+export interface AssertionRequest {
+  /** The authorization server to which the assertion goes: its audience. */
+  readonly issuer: string
+  /** The client that presents it. */
+  readonly client: string
+  /** The server for which the token will be valid. */
+  readonly resource: string
+  readonly scopes: readonly string[]
+  readonly signal: AbortSignal
+  /** Milliseconds since the epoch. */
+  readonly now: () => number
+}
+
+/** A grant in which somebody else vouches for the caller: `workload({ … })` or `enterprise({ … })`. */
+export interface AssertionGrant {
+  readonly kind: 'jwt-bearer'
+  /** Returns a signed JSON Web Token. Called for each token. */
+  assertion(request: AssertionRequest): Promise<string>
+}
+
 export interface OAuthOptions extends IdentityOptions {
   /** Called when a person has to log in, such as `loopback({ onLink })`; without it such a request fails with `PEER_LOGIN`. Default: none. */
   readonly login?: () => Promise<LoginAttempt> | LoginAttempt
-  /** `client_credentials`: the client acts for itself, and nobody logs in; needs `client` with a secret or a key. Default: `authorization_code`. */
-  readonly grant?: 'authorization_code' | 'client_credentials'
+  /**
+   * `client_credentials`: the client acts for itself, and nobody logs in; needs `client` with a secret or a key.
+   * `workload({ … })` and `enterprise({ … })`: somebody else vouches for the caller; needs `client` with its issuer.
+   * Default: `authorization_code`.
+   */
+  readonly grant?: 'authorization_code' | 'client_credentials' | AssertionGrant
   /** Scopes to request in addition to those that the server names. Default: none. */
   readonly scopes?: readonly string[]
   /** Requests `offline_access` where the authorization server offers it, for a refresh token. Default: `true`. */
   readonly offlineAccess?: boolean
   /** The authorization server to use, one of those that the server names. Default: the first of them. */
   readonly issuer?: string
+  /** The identifier of the server, if its metadata names another one than its URL. Default: the URL. */
+  readonly resource?: string
+  /**
+   * Binds tokens to a key, so nobody else can use them (DPoP). `true` creates a key that never leaves this process; tokens in a
+   * store are then of no use to the next process, which logs in again. Default: only if the server requires it.
+   */
+  readonly dpop?: boolean | CryptoKeyPair
   /** Keeps the tokens: `load`, `save`, `remove`, and `exclusively` if processes share it. Default: memory. */
   readonly store?: TokenStore
   /** Sends the requests for metadata, registration and tokens. Default: the global `fetch`. */
@@ -191,7 +223,7 @@ function resolvers<T>() {
   return { promise, resolve, reject }
 }
 
-// The stored part of a login, and the port to its store. Tokens exist here and in the request headers, nowhere else.
+// The stored form of a login, and the port to its store. Tokens exist here and in the request headers, nowhere else.
 
 /** The client that an authorization server knows. Valid at that server only. */
 export interface StoredClient {
@@ -212,6 +244,8 @@ export interface StoredTokens {
   readonly expiresAt?: number
   /** The scopes that were granted, where the authorization server says so. */
   readonly granted?: readonly string[]
+  /** The thumbprint of the key to which the tokens are bound. Without that key they are of no use. */
+  readonly keyThumbprint?: string
 }
 
 /** A login at one server. It is plain JSON, and secret. */
@@ -306,7 +340,9 @@ function isClient(value: unknown): boolean {
 function isTokens(value: unknown): boolean {
   if (!isRecord(value) || typeof value.accessToken !== 'string') return false
   if (value.granted !== undefined && !isStrings(value.granted)) return false
-  return optional(value, ['refreshToken'], 'string') && optional(value, ['expiresAt'], 'number')
+  return (
+    optional(value, ['refreshToken', 'keyThumbprint'], 'string') && optional(value, ['expiresAt'], 'number')
+  )
 }
 
 function optional(record: Record<string, unknown>, names: readonly string[], type: string): boolean {

@@ -224,6 +224,7 @@ function headOf({ headers, statusCode = 0 }: IncomingMessage): ResponseHead {
     contentType: headers['content-type'],
     challenge: headers['www-authenticate'],
     retryAfter: headers['retry-after'],
+    nonce: nonceOf(headers['dpop-nonce']),
     session: [headers['mcp-session-id']].flat()[0],
   }
 }
@@ -241,4 +242,9 @@ function toRondoError(error: unknown): RondoError {
   return new RondoError('PEER_UNREACHABLE', `The request failed (${code ?? 'connection lost'})${hint}`, {
     cause: error,
   })
+}
+
+/** Node joins repeated headers that it does not know into one string. */
+function nonceOf(header: string | readonly string[] | undefined): string | undefined {
+  return typeof header === 'string' ? header : header?.[0]
 }

@@ -19,6 +19,8 @@ export interface ResponseHead {
   readonly challenge?: string | null
   /** `Retry-After`: with status 503 or 429 nothing was done, and this is when to retry. */
   readonly retryAfter?: string | null
+  /** `DPoP-Nonce`: the nonce that the next proof has to contain. */
+  readonly nonce?: string | null
   /** `Mcp-Session-Id`. */
   readonly session?: string | null
 }
@@ -145,6 +147,7 @@ function headOf({ status, headers }: Response): ResponseHead {
     contentType: headers.get('content-type'),
     challenge: headers.get('www-authenticate'),
     retryAfter: headers.get('retry-after'),
+    nonce: headers.get('dpop-nonce'),
     session: headers.get('mcp-session-id'),
   }
 }
