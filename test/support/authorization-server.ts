@@ -59,6 +59,10 @@ export interface AuthorizationServerOptions {
   /** Clients besides those of `CLIENTS`. */
   readonly clients?: readonly ClientMetadata[]
   readonly configuration?: Configuration
+  /** Features besides those of every server here. */
+  readonly features?: Pick<NonNullable<Configuration['features']>, 'dPoP'>
+  /** Adds grants to the server before it starts. */
+  readonly onProvider?: (provider: Provider) => void
 }
 
 /** The redirect URI of the public clients. */
@@ -108,6 +112,7 @@ export async function startAuthorizationServer(
   const issuer = `http://127.0.0.1:${(http.address() as AddressInfo).port}`
   const state = { user: 'alice', format: 'jwt' as 'jwt' | 'opaque', accessTokenSeconds: 600 }
   const provider = await createProvider(issuer, options, state, documents)
+  options.onProvider?.(provider)
   const serve = provider.callback()
   handle = (req, res) => {
     if (!req.url?.startsWith('/interaction/')) return void serve(req, res)
@@ -188,7 +193,12 @@ interface State {
 
 async function createProvider(
   issuer: string,
-  { scopes = 'tickets:read tickets:write', clients = [], configuration = {} }: AuthorizationServerOptions,
+  {
+    scopes = 'tickets:read tickets:write',
+    clients = [],
+    configuration = {},
+    features = {},
+  }: AuthorizationServerOptions,
   state: State,
   documents: ReadonlyMap<string, unknown>,
 ): Promise<Provider> {
@@ -239,6 +249,7 @@ async function createProvider(
             jwt: { sign: { alg: 'ES256' } },
           }),
         },
+        ...features,
       },
       ...configuration,
     })

@@ -25,7 +25,12 @@ export async function startProtected(as: Pick<AuthorizationServer, 'issuer'>): P
     keys: generateKey(),
     log: (event) => void log.push(event),
     sessions: {},
-    authenticate: oauthResource({ resource: url, issuers: [as.issuer], scopes: ['tickets:read'] }),
+    authenticate: oauthResource({
+      resource: url,
+      issuers: [as.issuer],
+      scopes: ['tickets:read'],
+      dpop: true,
+    }),
   })
   server.tool('greet', { description: 'Greets', input: z.object({}) }, async (_, ctx) => {
     const { name } = await ctx.ask('name', { message: 'Your name?', schema: z.object({ name: z.string() }) })
