@@ -210,7 +210,7 @@ describe('09 manual form', () => {
   })
 })
 
-describe('10 valibot and 11 arktype', () => {
+describe('a server with valibot (10) or arktype (11)', () => {
   it('accepts valibot schemas for arguments and questions', async () => {
     expect(
       textOf(

@@ -130,7 +130,7 @@ describe('over HTTP with a session', () => {
   })
 })
 
-describe('over stdio', () => {
+describe('our server over stdio', () => {
   let stdio: V1Client
 
   beforeAll(async () => {

@@ -243,8 +243,8 @@ describe('a trace that is not sampled', () => {
   })
 })
 
-describe('errors', () => {
-  it('are tool_error for a result with isError, and the code of a refusal', async () => {
+describe('the errors of calls', () => {
+  it('are reported as tool_error for a result with isError, and as the code of a refusal', async () => {
     const server = start()
     await send(server, 'tools/call', { name: 'fail', arguments: {} }, only)
     const forged = { name: 'greet', arguments: {}, requestState: 'r1.forged' }
@@ -260,7 +260,7 @@ describe('errors', () => {
     expect(refused?.points.map(({ attributes }) => attributes)).toContainEqual({ 'rondo.reason': 'encoding' })
   })
 
-  it('R11 of an observer break nothing, and are logged', async () => {
+  it('R11 include those of an observer, which break nothing and are logged', async () => {
     const events: LogEvent[] = []
     const broken = (): never => {
       throw new Error('the collector is gone')

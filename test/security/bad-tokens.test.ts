@@ -622,7 +622,7 @@ describe('keys that cannot be fetched', () => {
 })
 
 describe('floods', () => {
-  /** Without a valid signature, which nobody gets to see. */
+  /** A token with this key id. Its signature is invalid, and nothing gets as far as checking it. */
   const withKid = (kid: string): string => `${encode(JSON.stringify({ ...HEADER, kid }))}.${ownClaims}.eA`
 
   it('I3 T34 10,000 tokens with distinct key ids cause one request for keys per cooldown, and are not remembered', async () => {

@@ -119,7 +119,7 @@ describe('T11a a recursive union of a library', () => {
     })
   })
 
-  it('receives such a value if the library memoizes', async () => {
+  it('receives a deep value if the library memoizes', async () => {
     const kept: z.ZodType = z.lazy(() =>
       z.union([z.number(), ...OPERATORS.map((op) => z.object({ op: z.literal(op), l: kept }))]),
     )

@@ -13,7 +13,7 @@ import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.t
 export const ORIGIN = 'https://tools.example'
 export const LOGIN = 'https://login.example'
 
-/** Who is in which group. Tests change it. */
+/** The members of each group. Tests change it. */
 export type Directory = Record<string, { id: string; name?: string; email?: string }[]>
 
 export interface DeskBench {

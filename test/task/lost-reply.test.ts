@@ -208,7 +208,7 @@ describe('a task', () => {
     expect(world.paid.size).toBe(3)
   })
 
-  describe('after two questions', () => {
+  describe('the effect key after two questions', () => {
     const word = z.object({ value: z.string() })
     const said = (value: string) => ({ action: 'accept', content: { value } })
 
@@ -268,7 +268,7 @@ describe('a task', () => {
       expect([first, second]).toEqual([expect.stringContaining('first'), expect.stringContaining('second')])
     })
 
-    it.each(Object.keys(HANDLERS))('I5 R7 is one if only a step result differs: %s', async (name) => {
+    it.each(Object.keys(HANDLERS))('I5 R7 stays the same if only a step result differs: %s', async (name) => {
       const answer = await open(name)
       expect((await answer('same'))[0]).toBe((await answer('same'))[0])
     })

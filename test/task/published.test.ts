@@ -10,7 +10,7 @@ import { follow, send, settled } from '../support/task-client.ts'
 
 const FORM_ONLY = { elicitation: {} }
 
-describe('creation', () => {
+describe('a server that creates tasks', () => {
   it('E1 makes a task only for clients that declare the extension on the request', async () => {
     const server = start()
     expect(await send(server, 'tools/call', { name: 'auto' })).toMatchObject({
@@ -70,7 +70,7 @@ describe('creation', () => {
   })
 })
 
-describe('following', () => {
+describe('a server whose task is followed', () => {
   it('E3 inlines questions, accepts partial answers, ignores unknown keys, and ends with the result', async () => {
     const server = start()
     const taskId = await create(server, 'asks')
@@ -154,7 +154,7 @@ describe('following', () => {
     )
   })
 
-  it('E8 ends as completed if the tool fails, and as failed if the runtime does', async () => {
+  it('E8 reports completed if the tool fails, and failed if the runtime does', async () => {
     const server = start()
     expect(await settled(server, await create(server, 'fails'))).toMatchObject({
       status: 'completed',
@@ -175,9 +175,9 @@ describe('following', () => {
   })
 })
 
-describe('becoming a task in the middle', () => {
+describe('a call that becomes a task in the middle', () => {
   it.each(['step', 'result', 'question'])(
-    'R9 fails a task whose %s is larger than a piece may be, at once and with a reason',
+    'R9 fails at once and with a reason if its %s is larger than a piece may be',
     async (what) => {
       let turns = 0
       const server = start({ tasks: { maxPieceBytes: 4_096 } })
@@ -198,7 +198,7 @@ describe('becoming a task in the middle', () => {
     },
   )
 
-  it('R9 accepts a piece of exactly the maximum size', async () => {
+  it('R9 may have a piece of exactly the maximum size', async () => {
     const server = start({ tasks: { maxPieceBytes: 4_096 } })
     server.tool('fits', { task: 'always' }, async (_args, ctx) => ctx.step('some', () => 'x'.repeat(2_000)))
     expect(await settled(server, await create(server, 'fits'))).toMatchObject({ status: 'completed' })
@@ -243,7 +243,7 @@ describe('becoming a task in the middle', () => {
     })
   })
 
-  it('promotes a flow that outgrows its token', async () => {
+  it('leaves its request if it outgrows its token', async () => {
     const server = start({ limits: { maxBytes: 2048 } })
     server.tool('big', {}, async (_args, ctx) => {
       await ctx.step('document', () => 'x'.repeat(5000))
@@ -258,7 +258,7 @@ describe('becoming a task in the middle', () => {
     expect(alone.result).toMatchObject({ resultType: 'input_required' })
   })
 
-  it('promotes a flow whose round takes longer than maxRoundMs', async () => {
+  it('leaves its request if its round takes longer than maxRoundMs', async () => {
     const clock = { now: Date.now() }
     const server = start({ maxRoundMs: 100, now: () => clock.now })
     server.tool('slow', {}, async (_args, ctx) => {

@@ -94,7 +94,7 @@ describe('rounds while the store is away', () => {
   })
 })
 
-describe('single use', () => {
+describe('a server with single use', () => {
   it('B8 accepts a state once: the same request gets the same response, any other is refused', async () => {
     const ran: string[] = []
     const server = start(ran)

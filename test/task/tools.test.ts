@@ -289,7 +289,7 @@ describe('ids', () => {
   })
 })
 
-describe('declarations', () => {
+describe('the option tasks.tools', () => {
   it('G6 reserves the names, and only with the option', () => {
     const server = start()
     expect(() => server.tool('task_status', {}, () => '')).toThrow(TypeError)
@@ -351,8 +351,8 @@ describe('declarations', () => {
   })
 })
 
-describe('waiting', () => {
-  it('G6 task_status waits for a task that is about to end', async () => {
+describe('the tool task_status', () => {
+  it('G6 waits for a task that is about to end', async () => {
     const server = start({ tasks: { tools: { waitMs: 55_000 } } })
     let open = (): void => {}
     const gate = new Promise<void>((resolve) => {
@@ -376,7 +376,7 @@ describe('waiting', () => {
     expect(structuredContent).toMatchObject({ task: { status: 'working' } })
   })
 
-  it('G6 task_status waits 25 seconds unless told otherwise: a model that polls more often runs into the loop guards of hosts', () => {
+  it('G6 waits 25 seconds unless told otherwise: a model that polls more often runs into the loop guards of hosts', () => {
     const host = createHost({ audience: 'a', log: 'off', store: createMemoryStore(), tasks: { tools: true } })
     expect(host.tasks?.tools).toEqual({ waitMs: 25_000 })
     host.close()
@@ -403,7 +403,7 @@ describe('waiting', () => {
     expect(sent.size).toBe(7)
   })
 
-  it('G6 task_status returns the state when the server begins to drain, instead of losing it with the process', async () => {
+  it('G6 returns the state when the server begins to drain, instead of losing it with the process', async () => {
     const server = start({ tasks: { tools: { waitMs: 55_000 } } })
     const host = roundsHost(server)
     let open = (): void => {}

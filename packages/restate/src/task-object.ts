@@ -145,7 +145,7 @@ interface StoredTask {
 }
 
 const ROW = 'row'
-/** Without anything sealed, for an operator's queries. */
+/** The key of a task's summary, which has nothing sealed, for an operator's queries. */
 export const SUMMARY = 'summary'
 const JOURNAL = 'journal.'
 
@@ -411,7 +411,7 @@ export interface OwnerCalls {
   ): 'new' | 'again' | 'full'
   /** The unfinished tasks that were admitted before a time. */
   open(input: { readonly before: number }): readonly string[]
-  /** Without an end: the task never began. */
+  /** Records that a task ended; without its end, that it never began. */
   ended(input: { readonly id: string; readonly createdAt?: number } & Partial<Ended>): null
   forget(input: { readonly id: string; readonly createdAt: number } & Partial<Ended>): null
   page(input: TaskPage): readonly string[]

@@ -13,7 +13,7 @@ export interface Plan {
   /** The step before which it sleeps, and the step before which it asks a question that nobody answers in time. */
   readonly sleepAt?: number
   readonly expireAt?: number
-  /** The time of that sleep, and of that question. */
+  /** The time of the sleep at `sleepAt`, and of the question at `expireAt`. */
   readonly waitMs?: number
   /** The step before which it waits for an event from outside. */
   readonly hookAt?: number

@@ -25,7 +25,7 @@ export interface CallFacts {
   readonly target?: string
   /** The arguments of a tool or prompt, or the params of a method that an extension defines. */
   readonly args: Readonly<Record<string, unknown>>
-  /** The position in a list. */
+  /** The cursor of a list request. */
   readonly cursor?: string
   /** True if the call began in an earlier request. */
   readonly continues: boolean

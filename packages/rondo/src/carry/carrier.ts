@@ -75,7 +75,7 @@ export interface Round extends RoundRequest {
   readonly began: number
   /** The turn of a task that this round is. */
   readonly task?: TaskPlace
-  /** That task. */
+  /** The row of the task whose turn this round is. */
   readonly row?: TaskHead
   readonly trace?: RunTrace
   /** The request whose answers woke this turn. */

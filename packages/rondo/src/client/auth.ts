@@ -21,7 +21,7 @@ export interface Credential {
 /** The request that a credential is for. */
 export interface AuthorizedRequest {
   readonly method: string
-  /** Without query and fragment. */
+  /** The URL without its query and fragment. */
   readonly url: string
 }
 

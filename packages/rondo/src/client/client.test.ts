@@ -139,7 +139,7 @@ describe('driving a call by hand', () => {
   })
 })
 
-describe('finishing a call', () => {
+describe('client.finish', () => {
   const started = async (...script: Parameters<typeof scriptServer>) => {
     const server = scriptServer(...script)
     const step = await (await connect(server)).start(request)

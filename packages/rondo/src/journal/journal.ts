@@ -32,7 +32,7 @@ export type AskEntry = {
   readonly question: string
   /** The result object that the client sent, reduced to what the handler sees; null if there is none. */
   readonly answer: unknown
-  /** Its time was up before an answer came. */
+  /** Set if the time of the question was up before an answer came. */
   readonly expired?: true
 }
 

@@ -16,7 +16,7 @@ import { idle } from '../lib/clock.ts'
 import type { Context } from '../tool/context.ts'
 import type { Arrival } from './input.ts'
 
-describe('asking', () => {
+describe('a run that asks', () => {
   it('refuses a message that is not a string before anybody is asked', async () => {
     const questions: Handler[] = [
       (ctx) => ctx.ask('q', { ...textQuestion(), message: 5 as never }),

@@ -106,9 +106,9 @@ export function answerArrived(
 export interface Handed {
   readonly label: string
   readonly question: QuestionMark | undefined
-  /** Something has subscribed to its promise. */
+  /** True once something has subscribed to the promise of the operation. */
   observed: boolean
-  /** Its promise has settled. */
+  /** True once the promise of the operation has settled. */
   settled: boolean
   failed: { readonly error: unknown } | undefined
 }

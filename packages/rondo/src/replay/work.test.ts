@@ -327,7 +327,7 @@ describe('R9 limits', () => {
   })
 })
 
-describe('moving a call', () => {
+describe('a run whose instance releases the call', () => {
   const threeSteps =
     (ran: string[]): Handler =>
     async (ctx) => {
@@ -335,7 +335,7 @@ describe('moving a call', () => {
       return 'done'
     }
 
-  it('B20 releases the call at its next step and does not repeat what was done', async () => {
+  it('B20 ends at its next step and does not repeat what was done', async () => {
     const ran: string[] = []
     const flow = replayFlow(threeSteps(ran))
     const first = await flow.round(undefined, { mayMove: (executed) => (executed >= 2 ? 'shed' : undefined) })
@@ -344,7 +344,7 @@ describe('moving a call', () => {
     expect(ran).toEqual(['a', 'b', 'c'])
   })
 
-  it('finishes running work before it releases the call', async () => {
+  it('finishes running work before it ends', async () => {
     const gate = deferredPromise()
     const ran: string[] = []
     const flow = replayFlow(async (ctx) => {
@@ -368,7 +368,7 @@ describe('moving a call', () => {
     expect(ran).toEqual(['quick', 'slow', 'next'])
   })
 
-  it('an instance may release the call at a checkpoint, which otherwise does nothing', async () => {
+  it('may end at a checkpoint, which otherwise does nothing', async () => {
     const handler: Handler = async (ctx) => {
       await ctx.checkpoint()
       return 'continued'

@@ -274,7 +274,7 @@ export function createTaskWork(
     start() {
       if (host.draining || serving) return
       const serve = () => engine.serve(run, { concurrency })
-      // Without keys it could only hold on to what it claims. Why they do not load is logged for each turn.
+      // Without keys a worker could not run the tasks that it claims. The reason why keys do not load is logged for each turn.
       serving = host.keys.ready()?.then(serve, serve) ?? serve()
       stopWatching = slow && createEvery(() => {})(slow.everyMs, slow.check)
     },

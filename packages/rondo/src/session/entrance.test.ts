@@ -170,7 +170,7 @@ describe("the session's own stream", () => {
   })
 })
 
-describe('over HTTP', () => {
+describe('the entrance of older clients over HTTP', () => {
   it('refuses GET and DELETE without a session, and all other methods', async () => {
     const { url } = await startOlder()
     for (const method of ['GET', 'DELETE', 'PUT']) {

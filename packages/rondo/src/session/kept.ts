@@ -351,7 +351,7 @@ export function createKeptCalls(
       const next = { value: taken, ttlMs: value.until - now() + session.resumeMs }
       const outcome = await records.put(callRecord(stream), session, next, version)
       if (outcome !== 'stored') return undefined
-      // Its former holder may live.
+      // The former holder of the call may still be alive, and must learn that it lost it.
       fleet.announce({ kind: 'call', call: stream })
       return taken
     },

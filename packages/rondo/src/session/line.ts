@@ -55,9 +55,9 @@ export interface CallKeeper {
     questions: readonly SentQuestion[],
     until: number,
   ): Promise<void>
-  /** Nobody continues the call. */
+  /** Deletes the call: nobody continues it. */
   drop(): void
-  /** Another instance may continue it now. */
+  /** Releases the call, so that another instance may continue it. */
   release(): void
 }
 

@@ -41,7 +41,7 @@ export function encodeRequest(call: Call): EncodedRequest {
   }
 }
 
-/** Without extensions: the one for tasks came with the next revision. */
+/** The `_meta` of a request, whose capabilities have no extensions: the one for tasks came with the next revision. */
 function declaringMeta(call: Envelope): Readonly<Record<string, unknown>> {
   const { extensions: _, ...capabilities } = call.capabilities
   return { ...metaOf(call), [CLIENT_CAPABILITIES]: capabilities }

@@ -96,7 +96,7 @@ function legId(call: Pick<Call, 'kind'> & Partial<Pick<FlowCall, 'requestState'>
   return call.kind === 'flow' && call.requestState !== undefined ? readNote(call.requestState).id : undefined
 }
 
-/** It becomes a header. */
+/** An event id that can be sent as a header. */
 const EVENT_ID = /^[\x21-\x7e]{1,256}$/
 
 function decodeResponse(call: Call, message: unknown): DecodedResponse {

@@ -142,7 +142,7 @@ describe('R11 the one catch around a request', () => {
   })
 })
 
-describe('streams', () => {
+describe('an endpoint that streams', () => {
   it('B1 streams notifications before the response, which comes last', async () => {
     const { port, service } = await startEcho()
     const posting = send(port, callTool('slow', {}, { _meta: { progressToken: 'p' } }))
@@ -207,7 +207,7 @@ describe('streams', () => {
   })
 })
 
-describe('stopping', () => {
+describe('a server that stops', () => {
   it('refuses new requests with 503 while a call in flight finishes', async () => {
     const service = createEchoService()
     const listening = await listen(service, { port: 0, signals: false, graceMs: 5_000, retryAfterSeconds: 2 })

@@ -40,7 +40,7 @@ export interface Reservation {
 }
 
 export interface ClaimLoop extends Serving {
-  /** Undefined if no slot is free, or if older tasks may be waiting for one. */
+  /** Returns undefined if no slot is free, or if older tasks may be waiting for one. */
   reserve(): Reservation | undefined
 }
 

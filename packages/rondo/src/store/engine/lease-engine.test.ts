@@ -316,7 +316,7 @@ describe('failures', () => {
   })
 })
 
-describe('create', () => {
+describe('engine.create', () => {
   it('T18 refuses more open tasks than an owner may have', async () => {
     const engine = engineOn({ maxOpenTasks: 2 })
     await engine.create(newTask())

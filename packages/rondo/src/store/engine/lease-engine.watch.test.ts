@@ -73,7 +73,7 @@ describe('messages of a turn', () => {
   })
 })
 
-describe('watching', () => {
+describe('a watch', () => {
   it('E4 reports the current view, then each change, then that the task is gone', async () => {
     const engine = engineOn()
     const held = heldTurn()
@@ -147,7 +147,7 @@ describe('an operator', () => {
   })
 })
 
-describe('stop', () => {
+describe('a worker that stops', () => {
   it('claims no more tasks, waits for running turns, and may be called twice', async () => {
     const engine = engineOn()
     const held = heldTurn()

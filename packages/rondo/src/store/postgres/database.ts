@@ -39,7 +39,7 @@ export interface PostgresDatabase {
 
 export interface SeenSlots {
   readonly revision: number
-  /** The column; null if the task never had a slot. */
+  /** The column `inputs` as text; null if the task never had a slot. */
   readonly inputs: string | null
   /** The owner, if it is known here. */
   readonly tenant?: string

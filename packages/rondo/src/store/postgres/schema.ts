@@ -218,7 +218,7 @@ export async function buildIndexes(pool: ResilientPool, schema: string): Promise
   const found = new Map(rows.map((row) => [row.name, row]))
   for (const name of Object.keys(INDEXES)) {
     const index = found.get(name)
-    // Another process may be building it.
+    // Another process may be building the index.
     if (index?.valid || index?.building) continue
     if (index) await pool.runLong(`DROP INDEX CONCURRENTLY IF EXISTS ${schema}.${name}`, BUILD_MS)
     await pool.runLong(createIndex(schema, name, 'CONCURRENTLY IF NOT EXISTS'), BUILD_MS)

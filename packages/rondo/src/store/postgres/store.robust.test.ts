@@ -48,7 +48,7 @@ describePostgres('PostgreSQL as a store', () => {
     }
   }
 
-  describe('migration', () => {
+  describe('the migration', () => {
     it('runs once when many stores start together', async () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
@@ -357,7 +357,7 @@ describePostgres('PostgreSQL as a store', () => {
     })
   })
 
-  describe('closing', () => {
+  describe('the end of a store', () => {
     it('does not wait for a worker, and rejects every statement that has not begun', async () => {
       const store = database.open()
       const engine = createLeaseEngine(store, { maxOpenTasks: 1_000 })
@@ -376,7 +376,7 @@ describePostgres('PostgreSQL as a store', () => {
       await expect(store.tasks.stats()).rejects.toThrow(/closed/)
     })
 
-    it('ends although the database no longer responds', async () => {
+    it('comes although the database no longer responds', async () => {
       const wire = await startWire(server.connectionString)
       const store = createPostgresStore({ connectionString: wire.connectionString, schema })
       await store.ready()
