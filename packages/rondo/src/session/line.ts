@@ -3,23 +3,20 @@
  * through the session.
  *
  * line 1  All questions of a round are sent before any answer is awaited.
- * line 2  The call waits until every question is answered, one is answered with an error, time runs out, the client
- *         cancels, or the server stops.
- * line 3  When the waiting ends early, the client is told which questions no longer need an answer.
- * line 4  A call counts as parked while it waits, and only then.
- * line 5  A question that went out with its sealed state outlives this process: when the server stops, the stream just
+ * line 2  A question that went out with its sealed state outlives this process: when the server stops, the stream just
  *         ends, and the question stays valid. So does one of a call that is kept in the store.
- * line 6  With a store, a call is kept there before its first effect and before its questions are sent, and one that waits for
+ * line 3  With a store, a call is kept there before its first effect and before its questions are sent, and one that waits for
  *         a task before anything is.
  */
 
-import type { Asked, AskingLine, AskOptions, PortableQuestion, Resting, StoredCall } from '../carry/push.ts'
+import type { Asked, AskingLine, AskOptions, Resting, StoredCall } from '../carry/push.ts'
 import { RondoError } from '../errors.ts'
 import type { PeerAnswer } from '../protocol/call.ts'
 import type { SessionDialect } from '../protocol/codec.ts'
 import { encodeNotification } from '../protocol/common/json-rpc.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import { Pulse } from '../serve/heartbeat.ts'
+import { OpenQuestions, type QuestionHost, type SentQuestion } from './question.ts'
 
 /** Carries messages to the client of a session: the stream of one call, the session's own stream, or stdout. */
 export interface Channel {
@@ -34,15 +31,6 @@ export interface Channel {
   readonly open: boolean
   /** The number of the last event, on a stream that other instances can continue. */
   readonly last?: number
-}
-
-/** A question as it is sent. */
-export interface SentQuestion {
-  readonly id: string
-  readonly key: string
-  readonly json: string
-  /** The number of its event. */
-  readonly event: number
 }
 
 /** Keeps a call that waits where another instance finds it. */
@@ -61,33 +49,12 @@ export interface CallKeeper {
   release(): void
 }
 
-/** The parts of its session that a line needs. */
-export interface LineHost {
-  /** Registers a question, whose answer goes to `take`, and returns its id. */
-  expect(
-    take: (answer: PeerAnswer) => void,
-    handed?: Pick<PortableQuestion, 'id'> & Partial<PortableQuestion>,
-    scopes?: readonly string[],
-  ): string
-  forget(id: string): void
-  /** Counts the call as parked, with the bytes that it keeps. Returns false if there are too many, or no room. */
-  park(bytes: number): boolean
-  unpark(bytes: number): void
+/** The session, as its lines need it. */
+export interface LineHost extends QuestionHost {
   readonly now: () => number
   readonly randomId: () => string
   /** True if every instance knows the session. */
   readonly portable: boolean
-}
-
-interface Waiting {
-  /** The keys of the open questions, by request id. */
-  readonly open: Map<string, string>
-  readonly answers: Record<string, unknown>
-  readonly until: number
-  readonly bytes: number
-  /** True if every instance can take the answers, so that the questions outlive this process. */
-  readonly handed: boolean
-  resolve(asked: Asked): void
 }
 
 /** Questions that another instance asked, and the number of the last event that the client has seen. */
@@ -97,10 +64,10 @@ interface Recalled {
   readonly seen: number
 }
 
-const METHOD_NOT_FOUND = -32601
-
 /** How long a call that waits for a task is kept in the store. */
 const REST_MS = 24 * 60 * 60_000
+
+const noRoom = (): Asked => ({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
 
 export class SessionLine implements AskingLine {
   readonly #host: LineHost
@@ -110,8 +77,9 @@ export class SessionLine implements AskingLine {
   readonly #dialect: Pick<SessionDialect, 'encodeRequest'>
   #pulse = new Pulse()
   readonly #listeners = new Set<() => void>()
+  /** Ids of questions that went out with a sealed state. */
   readonly #handed = new Set<string>()
-  #waiting: Waiting | undefined
+  #questions: OpenQuestions | undefined
   #resting: Resting | undefined
   #closed = false
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
@@ -158,7 +126,11 @@ export class SessionLine implements AskingLine {
   }
 
   get waiting(): boolean {
-    return this.#waiting !== undefined || this.#resting !== undefined
+    return this.#isAsking || this.#resting !== undefined
+  }
+
+  get #isAsking(): boolean {
+    return this.#questions?.isOpen === true
   }
 
   onClose(listener: () => void): () => void {
@@ -193,64 +165,67 @@ export class SessionLine implements AskingLine {
     return true
   }
 
-  ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
-    if (this.#closed || !this.#channel.open) return Promise.resolve({ kind: 'gone' })
+  async ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
+    if (this.#closed || !this.#channel.open) return { kind: 'gone' }
     const recalled = this.#recalled
     this.#recalled = undefined
     if (recalled && isSame(questions, recalled.questions))
       return this.askAgain(recalled.questions, recalled.answers, recalled.seen, options)
-    const bytes = this.#size()
-    if (!this.#host.park(bytes)) {
-      return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
-    }
     const { timeoutMs, task, trace, signal, enough, handed = {}, kept } = options
-    const now = this.#host.now()
     const keys = Object.keys(questions)
     const keeper = this.durable && (kept || task !== undefined) ? this.#keeper : undefined
     const isHanded = keeper !== undefined || keys.every((key) => Object.hasOwn(handed, key))
-    const asking = new Promise<Asked>((resolve) => {
-      this.#wait({ until: now + timeoutMs, bytes, handed: isHanded, resolve })
-    })
+    const open = this.#open(timeoutMs, isHanded)
+    if (!open) return noRoom()
     const ids = keeper?.name(keys.length)
     const sent = Object.entries(questions).map(([key, request], index): SentQuestion => {
       const held = Object.hasOwn(handed, key) ? handed[key] : undefined
       const named = ids?.[index] === undefined ? held : { id: ids[index] as string }
-      const id = this.#expect(key, named)
+      const id = open.expect(key, named)
       const json = this.#dialect.encodeRequest(id, request, this.#host.randomId(), { task, trace })
       if (held !== undefined) this.#handed.add(id)
       return { id, key, json: held ? held.attach(json) : json, event: (this.#channel.last ?? 0) + index + 1 }
     })
-    const send = (): void => {
+    if (keeper) await this.#park(open, () => keeper.park({ kept, task }, sent, open.until))
+    if (open.isOpen) {
       for (const { id, json } of sent) this.#channel.send(json, false, this.#handed.has(id) ? id : undefined)
-      this.#heed(enough, signal)
+      open.heed(enough, signal)
     }
-    if (!keeper) {
-      send()
-      return this.#whenReady(asking)
-    }
-    const park = (): Promise<void> => {
-      this.#parking = true
-      return keeper.park({ kept, task }, sent, now + timeoutMs)
-    }
-    const parking = this.#keeping?.then(park) ?? park()
-    parking.then(
-      () => {
-        this.#parking = false
-        this.#isKept = true
-        if (!this.#closed) send()
-      },
-      (error: unknown) => {
-        this.#parking = false
-        const known =
-          error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
-        this.#stopWaiting({ kind: 'refused', error: known }, true)
-      },
-    )
-    return this.#whenReady(asking)
+    return this.#answered(open)
   }
 
-  async #whenReady(asking: Promise<Asked>): Promise<Asked> {
-    const asked = await asking
+  /** Parks the call, until `timeoutMs` have passed. Returns undefined if there is no room for it. */
+  #open(timeoutMs: number, handed: boolean): OpenQuestions | undefined {
+    this.#questions = OpenQuestions.park(this.#host, {
+      until: this.#host.now() + timeoutMs,
+      bytes: this.#size(),
+      handed,
+      scopes: this.scopes,
+      send: (json) => this.#channel.send(json, false),
+    })
+    return this.#questions
+  }
+
+  /** Keeps the call in the store. If that fails, the waiting ends with the error. */
+  async #park(open: OpenQuestions, park: () => Promise<void>): Promise<void> {
+    this.#parking = true
+    try {
+      if (this.#keeping) await this.#keeping
+      this.#parking = true
+      await park()
+      this.#isKept = true
+    } catch (error) {
+      const known =
+        error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
+      open.end({ kind: 'refused', error: known }, true)
+    } finally {
+      this.#parking = false
+    }
+  }
+
+  async #answered(open: OpenQuestions): Promise<Asked> {
+    const asked = await open.ended
+    if (this.#questions === open) this.#questions = undefined
     if (asked.kind === 'answers' || (asked.kind === 'refused' && asked.unable !== undefined))
       await this.ready?.()
     return asked
@@ -271,27 +246,22 @@ export class SessionLine implements AskingLine {
   }
 
   /** Waits for questions that another instance asked. Those that the client has not seen are sent again. */
-  askAgain(
+  async askAgain(
     questions: readonly SentQuestion[],
     answers: Readonly<Record<string, PeerAnswer>>,
     seen: number,
     { timeoutMs, enough, signal }: AskOptions,
   ): Promise<Asked> {
-    const bytes = this.#size()
-    if (!this.#host.park(bytes)) {
-      return Promise.resolve({ kind: 'refused', error: new RondoError('LIMIT_PARKED') })
-    }
-    const asking = new Promise<Asked>((resolve) => {
-      this.#wait({ until: this.#host.now() + timeoutMs, bytes, handed: true, resolve })
-    })
+    const open = this.#open(timeoutMs, true)
+    if (!open) return noRoom()
     this.#isKept = true
     for (const { id, key, json, event } of questions) {
-      this.#expect(key, { id })
+      open.expect(key, { id })
       if (event > seen && answers[id] === undefined) this.#channel.send(json, false)
     }
-    for (const [id, answer] of Object.entries(answers)) this.#take(id, answer)
-    this.#heed(enough, signal)
-    return this.#whenReady(asking)
+    for (const [id, answer] of Object.entries(answers)) open.take(id, answer)
+    open.heed(enough, signal)
+    return this.#answered(open)
   }
 
   /** The next time that the task of this call asks the same, these questions are not asked again. */
@@ -302,26 +272,6 @@ export class SessionLine implements AskingLine {
   ): void {
     this.#isKept = true
     if (questions.length > 0) this.#recalled = { questions, answers, seen }
-  }
-
-  #wait(waiting: Omit<Waiting, 'open' | 'answers'>): void {
-    this.#waiting = { ...waiting, open: new Map(), answers: Object.create(null) }
-  }
-
-  #expect(key: string, named: Parameters<LineHost['expect']>[1]): string {
-    const id = this.#host.expect((answer) => this.#take(id, answer), named, this.scopes)
-    this.#waiting?.open.set(id, key)
-    return id
-  }
-
-  #heed(enough?: AbortSignal, signal?: AbortSignal): void {
-    const settle = (): void => {
-      const { answers = {} } = this.#waiting ?? {}
-      this.#stopWaiting({ kind: 'answers', answers })
-    }
-    if (enough?.aborted) return settle()
-    enough?.addEventListener('abort', settle, { once: true })
-    signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
   }
 
   rest(resting: Resting): () => void {
@@ -354,7 +304,7 @@ export class SessionLine implements AskingLine {
   /** Ends the call, because the client cancelled it or is gone. */
   cancel(): void {
     if (this.#closed) return
-    this.#stopWaiting({ kind: 'gone' })
+    this.#questions?.end({ kind: 'gone' })
     this.#keeper?.drop()
     this.#close()
   }
@@ -362,7 +312,7 @@ export class SessionLine implements AskingLine {
   /** Ends the call here without a word, because another instance continues it. */
   leave(): void {
     if (this.#closed) return
-    this.#stopWaiting({ kind: 'gone' }, true)
+    this.#questions?.end({ kind: 'gone' }, true)
     this.#close()
   }
 
@@ -373,60 +323,22 @@ export class SessionLine implements AskingLine {
     for (const listener of listeners) listener()
   }
 
-  /** Ends the waiting with an error, if the call waits for an answer. */
-  refuse(error: RondoError): void {
-    this.#stopWaiting({ kind: 'refused', error })
-  }
-
   /** Ends all waiting, because the server stops. */
   endWaiting(error: RondoError): void {
-    if (this.#waiting?.handed) {
+    const waitsForTask = this.#resting?.task !== undefined && !this.#isAsking
+    if (this.#isAsking ? this.#questions?.handed : this.#isKept && waitsForTask) {
       if (this.#isKept) this.#keeper?.release()
       return this.leave()
     }
-    if (this.#isKept && this.#resting?.task !== undefined && this.#waiting === undefined) {
-      this.#keeper?.release()
-      return this.leave()
-    }
     // The handler runs on for longer than the server waits: another instance continues the call when its lease has run out.
-    if (this.#isKept && this.#waiting === undefined && this.#resting === undefined) return this.leave()
-    this.refuse(error)
+    if (this.#isKept && !this.waiting) return this.leave()
+    this.#questions?.refuse(error)
     this.#resting?.refuse(error)
   }
 
   sweep(now: number): void {
-    if (this.#waiting !== undefined && now >= this.#waiting.until)
-      this.refuse(new RondoError('INPUT_TIMEOUT'))
-  }
-
-  #take(id: string, answer: PeerAnswer): void {
-    const waiting = this.#waiting
-    const key = waiting?.open.get(id)
-    if (waiting === undefined || key === undefined) return
-    waiting.open.delete(id)
-    this.#host.forget(id)
-    if (answer.kind === 'error') {
-      const detail = `The client did not answer "${key}": ${answer.message || `error ${answer.code}`}`
-      const error = new RondoError('INPUT_FAILED', detail)
-      this.#stopWaiting({ kind: 'refused', error, ...(answer.code === METHOD_NOT_FOUND && { unable: key }) })
-      return
-    }
-    waiting.answers[key] = answer.result
-    if (waiting.open.size === 0) this.#stopWaiting({ kind: 'answers', answers: waiting.answers })
-  }
-
-  #stopWaiting(asked: Asked, silently = false): void {
-    const waiting = this.#waiting
-    if (waiting === undefined) return
-    this.#waiting = undefined
-    this.#host.unpark(waiting.bytes)
-    for (const requestId of waiting.open.keys()) {
-      this.#host.forget(requestId)
-      if (silently) continue
-      const params = { requestId, reason: 'An answer is no longer needed' }
-      this.#channel.send(encodeNotification('notifications/cancelled', params), false)
-    }
-    waiting.resolve(asked)
+    if (this.#questions && now >= this.#questions.until)
+      this.#questions.refuse(new RondoError('INPUT_TIMEOUT'))
   }
 }
 
