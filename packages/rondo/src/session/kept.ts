@@ -21,7 +21,7 @@ import { type Claims, decodeClaims, encodeClaims } from '../seal/state.ts'
 import type { Fleet } from '../serve/fleet.ts'
 import type { CallKeeper, SessionLine } from './line.ts'
 import type { SentQuestion } from './question.ts'
-import type { NextRecord, OpenRecord, SealedRecords } from './records.ts'
+import type { NextRecord, OpenRecord, RecordGuess, SealedRecords } from './records.ts'
 import type { Session } from './session.ts'
 
 /** The request that a kept call began with. */
@@ -109,7 +109,7 @@ export function createKeptCalls(
   every: (ms: number, tick: () => void) => () => void,
 ): KeptCalls {
   const { now } = host.platform
-  const held = new Map<string, { readonly session: Session; line?: SessionLine }>()
+  const held = new Map<string, HeldCall>()
   /** Streams whose news could not be read, because the store was away. */
   const stale = new Set<string>()
   const writing = new Set<Promise<unknown>>()
@@ -128,8 +128,8 @@ export function createKeptCalls(
     if (held.size > 0) later(records.touch([...held.keys()].map(callRecord)))
     for (const stream of [...stale]) later(deliver(stream))
   }
-  const enroll = (stream: string, session: Session, line?: SessionLine): void => {
-    held.set(stream, { session, line })
+  const enroll = (stream: string, call: HeldCall): void => {
+    held.set(stream, call)
     stopTouching ??= every(Math.max(50, host.leaseMs / 3), touch)
   }
   const belongsTo = (session: Session, record: CallRecord | undefined): record is CallRecord =>
@@ -200,15 +200,18 @@ export function createKeptCalls(
       let count = Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
       let isKept = taken !== undefined
       let line: SessionLine | undefined
+      /** The record without what is large: a call that waits must not hold it in memory. */
+      let known: RecordGuess<CallRecord> | undefined = taken ? undefined : { value: undefined, version: 0 }
       const mine = (record: CallRecord | undefined): boolean =>
         record !== undefined && record.holder === tag && record.response === undefined
-      if (taken) enroll(stream, session)
+      if (taken) enroll(stream, { session })
       const change = (edit: (record: CallRecord) => NextRecord<CallRecord>) =>
         records.change<CallRecord>(
           place,
           session,
           (record) => (record && mine(record) ? edit(record) : undefined),
           narrowCall,
+          known,
         )
       return {
         get isKept() {
@@ -216,7 +219,7 @@ export function createKeptCalls(
         },
         attach(given) {
           line = given
-          if (isKept) enroll(stream, session, line)
+          if (isKept) enroll(stream, { session, line, known })
         },
         name: (many) =>
           Array.from({ length: many }, () => {
@@ -247,23 +250,18 @@ export function createKeptCalls(
             (record) =>
               record === undefined ? (isKept ? undefined : next) : mine(record) ? next : undefined,
             narrowCall,
+            known,
           )
           if (outcome === 'limit') throw new RondoError('LIMIT_PARKED')
           if (outcome === 'unchanged') throw new RondoError('STATE_INVALID', 'Another instance has this call')
           isKept = true
-          enroll(stream, session, line)
+          known = known && { value: withoutContent(value), version: known.version }
+          enroll(stream, { session, line, known })
         },
         async settle(json) {
           held.delete(stream)
           const storing = change((record) => ({
-            value: {
-              ...record,
-              request: { ...record.request, args: {} },
-              response: json,
-              claims: undefined,
-              questions: [],
-              answers: {},
-            },
+            value: { ...withoutContent(record), response: json },
             ttlMs: Math.max(session.resumeMs, host.leaseMs),
             ended: true,
           }))
@@ -274,7 +272,6 @@ export function createKeptCalls(
           later(stored)
           try {
             const outcome = await stored
-            if (outcome === 'stored') fleet.announce({ kind: 'call', call: stream })
             // A record that expired while the handler ran says nothing about other instances.
             return outcome !== 'unchanged' || (await find(session, stream)) === undefined
           } catch {
@@ -286,18 +283,24 @@ export function createKeptCalls(
           if (!held.delete(stream) && !isKept) return
           // Not if another instance has the call by now. Marked first, so that none takes it meanwhile.
           const mark = (record: CallRecord) => ({
-            value: { ...record, task: undefined, claims: undefined, started: true },
+            value: { ...withoutContent(record), task: undefined, started: true },
             ttlMs: host.leaseMs,
           })
           later(change(mark).then((outcome) => (outcome === 'stored' ? records.remove(place) : undefined)))
         },
         release() {
           held.delete(stream)
+          const free = (record: CallRecord) => ({
+            value: { ...record, holder: '' },
+            ttlMs: record.until - now() + session.resumeMs,
+          })
           later(
-            change((record) => ({
-              value: { ...record, holder: '' },
-              ttlMs: record.until - now() + session.resumeMs,
-            })),
+            records.change<CallRecord>(
+              place,
+              session,
+              (record) => (record && mine(record) ? free(record) : undefined),
+              narrowCall,
+            ),
           )
         },
       }
@@ -305,9 +308,10 @@ export function createKeptCalls(
     async answer(session, principal, id, answer, admit) {
       const stream = typeof id === 'string' ? QUESTION_ID.exec(id)?.[1] : undefined
       if (stream === undefined || !session.streams.mayExist(stream)) return false
-      const before = (await find(session, stream))?.value
+      const before = await find(session, stream)
       if (before === undefined) return false
-      await admit(before.scopes)
+      await admit(before.value.scopes)
+      const guess = { value: before.value, version: before.version }
       let after: CallRecord | undefined
       const isHere = ({ holder }: CallRecord): boolean => holder === session.tag && held.has(stream)
       const outcome = await records.change<CallRecord>(
@@ -324,11 +328,16 @@ export function createKeptCalls(
           return { value: after, ttlMs: record.until - now() + session.resumeMs }
         },
         narrowCall,
+        guess,
       )
       if (outcome === 'limit') throw new RondoError('STORE_BUSY', 'The store has no room for the answer')
       if (after === undefined) return true
-      if (isHere(after)) session.answer(id, answer)
-      else {
+      if (isHere(after)) {
+        const { known } = held.get(stream) ?? {}
+        // Not if another instance has the call: then what is known here must stay outdated.
+        if (known) known.version = guess.version
+        session.answer(id, answer)
+      } else {
         await answerTask(after, principal)
         await fleet.tell({ kind: 'call', call: stream })
       }
@@ -364,6 +373,19 @@ export function createKeptCalls(
       stopTouching = undefined
     },
   }
+}
+
+/** A call that this instance has, by its stream. */
+interface HeldCall {
+  readonly session: Session
+  readonly line?: SessionLine
+  readonly known?: RecordGuess<CallRecord>
+}
+
+/** The record of a call whose journal, arguments and questions nobody needs. */
+function withoutContent(record: CallRecord): CallRecord {
+  const request = { ...record.request, args: {} }
+  return { ...record, request, claims: undefined, questions: [], answers: {} }
 }
 
 /** True if the handler can go on: nothing is missing, or the client has refused. */

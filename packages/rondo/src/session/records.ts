@@ -33,6 +33,12 @@ export interface NextRecord<T> {
   readonly ended?: boolean
 }
 
+/** A record as somebody last saw or wrote it. Its version decides whether it still is so, and follows each change. */
+export interface RecordGuess<T> {
+  readonly value: T | undefined
+  version: number
+}
+
 export interface SealedRecords {
   /** Undefined if there is none, or it does not open. `narrow` checks its form. */
   get<T>(id: string, narrow: (value: unknown) => T | undefined): Promise<OpenRecord<T> | undefined>
@@ -42,12 +48,16 @@ export interface SealedRecords {
     next: NextRecord<T>,
     version: number,
   ): Promise<'stored' | 'conflict' | 'limit'>
-  /** Changes a record, however many others do so at the same time. `edit` may return undefined to leave it as it is. */
+  /**
+   * Changes a record, however many others do so at the same time. `edit` may return undefined to leave it as it is. With a
+   * guess, the record is read only if the guess is wrong.
+   */
   change<T>(
     id: string,
     session: Session,
-    edit: (value: T | undefined, quietMs: number) => NextRecord<T> | undefined,
+    edit: (value: T | undefined) => NextRecord<T> | undefined,
     narrow: (value: unknown) => T | undefined,
+    guess?: RecordGuess<T>,
   ): Promise<'stored' | 'limit' | 'unchanged'>
   touch(ids: readonly string[]): Promise<void>
   remove(id: string): Promise<void>
@@ -83,13 +93,16 @@ export function createRecords(host: FlowHost, store: RecordStore): SealedRecords
   return {
     get,
     put,
-    async change(id, session, edit, narrow) {
+    async change(id, session, edit, narrow, guess) {
       for (let tries = 0; tries < MAX_TRIES; tries++) {
-        const found = await get(id, narrow)
-        const next = edit(found?.value, found?.quietMs ?? 0)
-        if (next === undefined) return 'unchanged'
-        const outcome = await put(id, session, next, found?.version ?? 0)
-        if (outcome !== 'conflict') return outcome
+        const isGuessed = guess !== undefined && tries === 0
+        const found = isGuessed ? guess : await get(id, narrow)
+        const version = found?.version ?? 0
+        const next = edit(found?.value)
+        if (next === undefined && !isGuessed) return 'unchanged'
+        const outcome = next && (await put(id, session, next, version))
+        if (outcome === 'stored' && guess) guess.version = version + 1
+        if (outcome === 'stored' || outcome === 'limit') return outcome
       }
       throw new RondoError('STORE_BUSY', 'Too many requests change the same session')
     },
