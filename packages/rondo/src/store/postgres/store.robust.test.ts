@@ -76,7 +76,7 @@ describePostgres('PostgreSQL as a store', () => {
         const store = createPostgresStore({ connectionString, schema, readOnly, listen: false })
         await expect(store.tasks.list({})).rejects.toMatchObject({
           code: 'STORE_SCHEMA',
-          message: expect.stringContaining('this one supports up to 6: upgrade Rondo'),
+          message: expect.stringContaining('this one supports up to 7: upgrade Rondo'),
         })
         expect((await store.check?.())?.problems).toHaveLength(1)
         await store.close()

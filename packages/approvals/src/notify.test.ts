@@ -1,0 +1,203 @@
+import { createHmac } from 'node:crypto'
+import { createServer } from 'node:http'
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
+import { text } from 'node:stream/consumers'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createDeskBench, ORIGIN } from '../../../test/support/approval-desk.ts'
+import { email, slack, webhook } from './index.ts'
+
+const closing: (() => unknown)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0)) await close()
+})
+
+async function listen(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  closing.push(() => new Promise((resolve) => server.close(resolve)))
+  return (server.address() as AddressInfo).port
+}
+
+interface Received {
+  readonly path: string
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>
+  readonly body: string
+}
+
+/** An HTTP server that keeps what it receives. */
+async function receive(answer: (received: Received) => { status?: number; body?: unknown }) {
+  const received: Received[] = []
+  const server = createServer(async (request, response) => {
+    const one = { path: request.url ?? '', headers: request.headers, body: await text(request) }
+    received.push(one)
+    const { status = 200, body = {} } = answer(one)
+    response.writeHead(status, { 'content-type': 'application/json', connection: 'close' })
+    response.end(JSON.stringify(body))
+  })
+  return { url: `http://127.0.0.1:${await listen(server)}`, received }
+}
+
+describe('webhook', () => {
+  it('V7 posts a signed message, and again after a failure', async () => {
+    let isDown = true
+    const { url, received } = await receive(() => ({ status: isDown ? 500 : 200 }))
+    const secret = 'a secret of the operator'
+    const desk = createDeskBench({ notify: [webhook({ url, secret })] })
+    closing.push(desk.close)
+    const { id, hook } = await desk.ask()
+    await desk.approvals.desk().drain()
+    isDown = false
+    desk.pass(4_000)
+    await desk.approvals.desk().drain()
+    expect(received).toHaveLength(2)
+    const { headers, body } = received[1] as Received
+    const signed = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`
+    const signature = createHmac('sha256', secret).update(signed).digest('base64')
+    expect(headers['webhook-signature']).toBe(`v1,${signature}`)
+    expect(JSON.parse(body)).toMatchObject({ kind: 'asked', id, url: `${ORIGIN}/approvals/r/${id}` })
+    expect(body).not.toContain(hook)
+  })
+})
+
+describe('slack', () => {
+  const signingSecret = 'signing secret of Slack'
+  const users: Readonly<Record<string, string>> = {
+    'T1/U-ann': 'ann',
+    'T1/U-erin': 'erin',
+    'T1/U-eve': 'eve',
+  }
+  async function createSlack(knowsPeople = true) {
+    const { url: api, received } = await receive(({ headers }) => ({
+      body: headers.authorization === 'Bearer xoxb-1' ? { ok: true, ts: '17.1' } : { ok: false },
+    }))
+    const desk = createDeskBench({
+      notify: [slack({ token: 'xoxb-1', signingSecret, channel: 'C1', api })],
+      ...(knowsPeople && {
+        person: ({ kind, subject }) => (kind === 'slack' ? users[subject] : subject),
+      }),
+    })
+    closing.push(desk.close)
+    /** Sends what Slack sends for a click. */
+    const click = async (
+      id: string,
+      action: string,
+      user: string,
+      {
+        secret = signingSecret,
+        ageS = 0,
+        team = 'T1',
+      }: { secret?: string; ageS?: number; team?: string } = {},
+    ) => {
+      const actions = [{ action_id: action, value: id }]
+      const payload = { type: 'block_actions', user: { id: user, team_id: team, name: user }, actions }
+      const body = new URLSearchParams({ payload: JSON.stringify(payload) }).toString()
+      const timestamp = Math.floor(desk.host.now() / 1000) - ageS
+      const hmac = createHmac('sha256', secret).update(`v0:${timestamp}:${body}`).digest('hex')
+      const headers = { 'x-slack-request-timestamp': String(timestamp), 'x-slack-signature': `v0=${hmac}` }
+      const response = await desk.visit('/callbacks/slack', undefined, { method: 'POST', body, headers })
+      return { status: response.status, text: await response.text() }
+    }
+    const state = async (id: string) => (await desk.approvals.desk().get(id))?.state
+    return { desk, received, click, state }
+  }
+
+  it('posts a message with buttons, takes a click, and updates the message', async () => {
+    const { desk, received, click, state } = await createSlack()
+    const { id } = await desk.ask({ message: 'Deploy <!channel> *now* <https://evil.example|here>?' })
+    await desk.approvals.desk().drain()
+    expect(received[0]?.path).toBe('/chat.postMessage')
+    const posted = JSON.parse(received[0]?.body ?? '') as {
+      channel: string
+      blocks: { text?: { type: string } }[]
+    }
+    expect(posted.channel).toBe('C1')
+    const types = posted.blocks.flatMap((block) => block.text?.type ?? [])
+    expect(new Set(types)).toEqual(new Set(['plain_text']))
+    expect((await click(id, 'approve', 'U-ann')).text).toContain('You have approved this.')
+    expect((await desk.approvals.desk().get(id))?.votes).toMatchObject([{ person: 'ann', via: 'slack' }])
+    await desk.approvals.desk().drain()
+    expect(received.at(-1)?.path).toBe('/chat.update')
+    expect(received.at(-1)?.body).toContain('"ts":"17.1"')
+    // The message may still show its buttons elsewhere.
+    expect((await click(id, 'deny', 'U-ann')).text).toContain('Nothing was changed')
+    expect(await state(id)).toBe('approved')
+  })
+
+  it.each([
+    ['with a forged signature', 'U-ann', { secret: 'guessed' }, 401],
+    ['with an old signature, as a replay has', 'U-ann', { ageS: 301 }, 401],
+    ['from the caller', 'U-erin', {}, 200],
+    ['from a known person outside of the group', 'U-eve', {}, 200],
+    ['from an unknown user', 'U-nobody', {}, 200],
+    ['from a user of another team with the same id', 'U-ann', { team: 'T2' }, 200],
+  ])('L1 refuses a click %s', async (_how, user, how, status) => {
+    const { desk, click, state } = await createSlack()
+    const { id } = await desk.ask()
+    expect((await click(id, 'approve', user, how)).status).toBe(status)
+    expect(await state(id)).toBe('open')
+    // The control: the same click as it should be.
+    await click(id, 'approve', 'U-ann')
+    expect(await state(id)).toBe('approved')
+  })
+
+  it('L1 refuses every click if nobody says who a Slack user is', async () => {
+    const { desk, click, state } = await createSlack(false)
+    const { id } = await desk.ask()
+    await click(id, 'approve', 'ann')
+    expect(await state(id)).toBe('open')
+  })
+})
+
+/** A mail server: enough of SMTP for a client that sends mail. */
+async function receiveMail() {
+  const mails: string[] = []
+  const serve = (socket: Socket): void => {
+    let pending = ''
+    let data: string[] | undefined
+    const take = (line: string): string => {
+      if (data && line === '.') {
+        mails.push(data.join('\n'))
+        data = undefined
+        return '250 Kept'
+      }
+      if (data) {
+        data.push(line)
+        return ''
+      }
+      if (line !== 'DATA') return line === 'QUIT' ? '221 Bye' : '250 OK'
+      data = []
+      return '354 Continue'
+    }
+    socket.write('220 mail.example\r\n')
+    socket.on('error', () => {})
+    socket.on('data', (chunk) => {
+      pending += chunk
+      const lines = pending.split('\r\n')
+      pending = lines.pop() ?? ''
+      for (const line of lines) {
+        const reply = take(line)
+        if (reply !== '') socket.write(`${reply}\r\n`)
+        if (reply.startsWith('221')) socket.end()
+      }
+    })
+  }
+  const port = await listen(createTcpServer(serve))
+  return { address: `smtp://127.0.0.1:${port}?ignoreTLS=true`, mails }
+}
+
+describe('email', () => {
+  it('sends a mail to every member who has an address, over SMTP', async () => {
+    const { address, mails } = await receiveMail()
+    const desk = createDeskBench({ notify: [email({ transport: address, from: 'approvals@example.com' })] })
+    closing.push(desk.close)
+    const people = ['ann', 'bob'].map((id) => ({ id, email: `${id}@example.com` }))
+    desk.directory['release-managers'] = [...people, { id: 'carl' }]
+    const { id } = await desk.ask({ message: 'Deploy\r\nBcc: everybody@example.com\r\n\r\nnow?' })
+    await desk.approvals.desk().drain()
+    expect(desk.log.filter((line) => line.includes('failed'))).toEqual([])
+    expect(mails.map((mail) => /^To: (.*)$/m.exec(mail)?.[1])).toEqual(['ann@example.com', 'bob@example.com'])
+    const [head = ''] = (mails[0] ?? '').split('\n\n')
+    expect(head).not.toMatch(/^Bcc/m)
+    expect(head).toContain('Subject: Approval: Deploy Bcc')
+    expect(mails[0]?.replaceAll('=\n', '')).toContain(`/approvals/r/${id}`)
+  })
+})
