@@ -50,8 +50,10 @@ export function approvalsOf({ host, plan, target, task }: Asking): TaskApprovals
       caller ? [caller.issuer ?? '', caller.subject, caller.client ?? ''] : null,
     ],
     open: (id, asked) =>
-      approver().open({ ...asked, id, flow, task, tool: target.name, args, ...(caller && { caller }) }),
-    use: (id, attempt, expired) => approver().use(id, attempt, expired),
+      orLater(host, () =>
+        approver().open({ ...asked, id, flow, task, tool: target.name, args, ...(caller && { caller }) }),
+      ),
+    use: (id, attempt, expired) => orLater(host, () => approver().use(id, attempt, expired)),
     available: () => host.approver !== undefined,
     waits: (hook, what) => void waiting.set(hook, what),
     learned: (verdict) => {
@@ -72,5 +74,16 @@ export function approvalsOf({ host, plan, target, task }: Asking): TaskApprovals
         _meta: { ...(result._meta as object | undefined), [META_KEY]: { outcome } },
       }
     },
+  }
+}
+
+/** A failure says nothing about the decision: it is never recorded as one, and the turn is retried. */
+async function orLater<T>(host: FlowHost, ask: () => Promise<T>): Promise<T> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (error instanceof RondoError) throw error
+    host.log({ event: 'warning', message: 'Approvals cannot be reached; the turn is retried', error })
+    throw new RondoError('STORE_UNAVAILABLE', 'approvals cannot be reached', { cause: error })
   }
 }
