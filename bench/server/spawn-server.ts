@@ -29,7 +29,7 @@ export interface ServerProcess<Name = ServerName> {
   readonly url: URL
   /** The bearer token that requests have to send. */
   readonly token?: string
-  /** A server without what is measured, in the same process. */
+  /** A server in the same process without the options that are measured. */
   readonly plain?: URL
   usage(): Promise<Usage>
   stop(): Promise<void>

@@ -172,7 +172,7 @@ function createRunJob(options: JobOptions): RunJob {
         unchanged([{ name: 'deliver', dueAt: now + backoff(attempts), attempts }])(one),
       )
     }
-    // While it was delivered, the program may have opened another hook.
+    // While the decision was delivered, the program may have opened another hook.
     await desk.complete(job, (one, now) =>
       unchanged(one.hook === request.hook ? [] : [{ name: 'deliver', dueAt: now }])(one),
     )

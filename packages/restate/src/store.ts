@@ -200,7 +200,7 @@ export function assembleStore(options: RestateStoreOptions, parts: StoreParts): 
       // Goes through Restate to an endpoint and back.
       await blobs.get('ready')
     },
-    // Everything is deleted by a delayed call of its own.
+    // Nothing is left to sweep: Restate deletes each object by a delayed call.
     sweep: async () => 0,
     async close() {
       await endpoint?.close()

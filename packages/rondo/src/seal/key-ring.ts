@@ -23,7 +23,7 @@ import { misuse } from '../errors.ts'
 
 const MIN_SECRET_BYTES = 32
 const NAME = /^[A-Za-z0-9._-]{1,64}$/
-/** 32 random bytes have fewer different values with a probability below 2^-120. */
+/** The least number of different bytes in a key: 32 random bytes have fewer with a probability below 2^-120. */
 const MIN_DIFFERENT_BYTES = 8
 
 export interface RingKey {

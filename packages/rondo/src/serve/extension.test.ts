@@ -105,7 +105,7 @@ describe('server.use', () => {
     expect(() => server.use({ name: 'late' })).toThrow('must come before')
   })
 
-  it('attaches once, and closes in the opposite order, even if one of them throws', async () => {
+  it('attaches each extension once, and closes them in the opposite order, even if one throws', async () => {
     const done: string[] = []
     const events: LogEvent[] = []
     const attached = (name: string, close: () => void): Extension => ({

@@ -82,7 +82,7 @@ export class SessionStreams {
     return numbered === undefined || this.mayExist(numbered.stream)
   }
 
-  /** Sends the rest of a stream to a client that is connected to another instance. Returns what a token needs for it. */
+  /** Sends the rest of a stream to a client that is connected to another instance. Returns the scopes that a token needs for it. */
   relay(stream: string, after: number, outlet: Outlet): readonly string[] | undefined {
     const found = this.#streams.get(stream)
     return found?.resume(outlet, after) ? found.scopes : undefined

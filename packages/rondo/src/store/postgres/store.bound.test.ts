@@ -11,7 +11,7 @@ describePostgres('PostgreSQL', () => {
   })
   afterAll(() => server.stop())
 
-  it('I3 a write of a record does not add up the records of its owner, unless it may be too much', async () => {
+  it('I3 a write of a record sums up the records of its owner only if they may exceed the limit', async () => {
     const database = createPostgresDatabase(server)
     onTestFinished(() => database.close())
     const { records } = database.open()

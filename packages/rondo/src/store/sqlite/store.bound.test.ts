@@ -2,7 +2,7 @@ import { expect, it, onTestFinished } from 'vitest'
 import { createSqliteDatabase } from '../../../../../test/support/store/sqlite-database.ts'
 import { openSqlite } from './database.ts'
 
-it('I3 a write of a record does not add up the records of its owner, unless it may be too much', async () => {
+it('I3 a write of a record sums up the records of its owner only if they may exceed the limit', async () => {
   const database = await createSqliteDatabase()
   onTestFinished(() => database.close())
   const { records } = database.open()
