@@ -7,6 +7,7 @@ import { createServer, generateKey } from 'rondo'
 import { type Client, connect, type RoundResult } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { serveGateway } from './peers.ts'
 
 const ORDER = { method: 'tools/call', name: 'order', arguments: { n: 1 } } as const
@@ -159,6 +160,24 @@ describe('K3 an instance that is gone', () => {
       result: { content: [{ text: 'ordered 1: yes' }] },
     })
     expect(up.seen).toEqual({ began: 1, ordered: 1 })
+  })
+
+  it('hands the answers of a held call over to the instance that holds it, if both share a store', async () => {
+    const up = await orders()
+    const shared = { keys: generateKey(), store: createMemoryStore() }
+    const upstreams = { up: { url: up.url, revision: '2025-11-25' as const } }
+    const first = await serveGateway(upstreams, shared)
+    const second = await serveGateway(upstreams, shared)
+    const { key, requestState } = await stateOf(await as(first.url))
+    const answered = { requestState, inputResponses: { [key]: YES } }
+    const done = { result: { content: [{ text: 'ordered 1: yes' }] } }
+    const client = await as(second.url)
+    expect(await client.round(ORDER, answered)).toMatchObject(done)
+    const no = { requestState, inputResponses: { [key]: { action: 'decline' } as const } }
+    expect(await client.round(ORDER, no)).toMatchObject(done)
+    expect(await (await as(first.url)).round(ORDER, no)).toMatchObject(done)
+    expect(up.seen).toEqual({ began: 1, ordered: 1 })
+    expect(first.gateway.heldCalls()).toBe(0)
   })
 
   it('W7 cancels a held call whose client is gone, in the pushed cell', async () => {

@@ -13,7 +13,8 @@ import type { ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
 import { type Catalog, createCatalog } from './catalog.ts'
 import { createHandles, HANDLE_TOOL, type Handles, handleResult } from './handle.ts'
-import { createHeldCalls } from './held.ts'
+import { createHandover, type Handover, type HandoverResume } from './handover.ts'
+import { createHeldCalls, type HeldCalls, HeldEnded } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
@@ -74,9 +75,10 @@ export function createGateway(options: GatewayOptions): Gateway {
       onStderr: options.onStderr,
     }),
   )
-  const held = createHeldCalls(limits, clock)
+  const held = createHeldCalls(limits, clock, (id) => handover?.release(id))
   const several = upstreams.length > 1
   let extension: ExtensionHost | undefined
+  let handover: Handover | undefined
   const sealer: Sealer = {
     seal: (purpose, data) => attached(extension).seal(purpose, data),
     open: (purpose, sealed) => attached(extension).open(purpose, sealed),
@@ -90,6 +92,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     policies: options.onRound === undefined ? [noSecretsInForms()] : [options.onRound].flat(),
     labels: several,
     stored: options.store !== undefined,
+    get handover() {
+      return handover
+    },
     sent: options.store?.records && createSentRounds(options.store.records, sealer),
     instance: randomBytes(9).toString('base64url'),
     clock,
@@ -102,6 +107,17 @@ export function createGateway(options: GatewayOptions): Gateway {
     name: 'gateway',
     attach(host) {
       extension = host
+      const { records, bus } = options.store ?? {}
+      if (records && bus)
+        handover = createHandover({
+          records,
+          bus,
+          sealer,
+          clock,
+          waitMs: limits.waitMs,
+          warn,
+          resume: resumeFor(held, () => handover),
+        })
       return undefined
     },
     async around(call, next) {
@@ -141,6 +157,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
   const close = async (): Promise<void> => {
     held.close()
+    handover?.close()
     handles?.close()
     watch.stop()
     await Promise.all(upstreams.map((one) => one.close()))
@@ -175,6 +192,21 @@ export function createGateway(options: GatewayOptions): Gateway {
       await server.close()
       await close()
     },
+  }
+}
+
+/** Continues a call that is held here for an instance that got the next round of it. */
+function resumeFor(held: HeldCalls, handover: () => Handover | undefined): HandoverResume {
+  const line = { progress() {}, log() {} }
+  return async (id, caller, answers) => {
+    try {
+      const step = await held.resume(id, caller, answers, { line, signal: new AbortController().signal })
+      if (step.kind === 'asks') await handover()?.hold(id, caller, step.step)
+      return { kind: 'step', step }
+    } catch (error) {
+      const reason = `The call failed: ${reasonOf(error)}. It may have had effects, and was not sent again.`
+      return { kind: 'failed', message: error instanceof HeldEnded ? error.message : reason }
+    }
   }
 }
 

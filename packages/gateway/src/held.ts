@@ -24,7 +24,7 @@ type Result = Readonly<Record<string, unknown>>
 /** The next step of a call: the upstream's result, or the questions that are open now. */
 export type HeldStep =
   | { readonly kind: 'result'; readonly result: Result }
-  | { readonly kind: 'asks'; readonly id: string; readonly questions: InputRequests }
+  | { readonly kind: 'asks'; readonly id: string; readonly step: number; readonly questions: InputRequests }
   /** The call is not held here any more. `reason` says why, if this process knows. */
   | { readonly kind: 'lost'; readonly reason?: string }
 
@@ -70,6 +70,8 @@ interface Held {
   readonly waiting: Set<() => void>
   outcome?: { readonly result: Result } | { readonly error: unknown }
   asked: number
+  /** How often the call has asked our caller. */
+  steps: number
   line: HeldLine
   stopTimer(): void
 }
@@ -80,7 +82,11 @@ const GATHER_MS = 10
 const MAX_ENDED = 256
 const MAX_ENDED_CHARACTERS = 65_536
 
-export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): HeldCalls {
+export function createHeldCalls(
+  limits: Required<HoldLimits>,
+  clock: Clock,
+  onEnd: (id: string) => void = () => {},
+): HeldCalls {
   const calls = new Map<string, Held>()
   const ended = new Map<
     string,
@@ -106,6 +112,7 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
     for (const { size } of held.open.values()) characters -= size
     held.open.clear()
     calls.delete(held.id)
+    onEnd(held.id)
     if (held.asked > 0) keep(held)
     for (const wake of held.waiting) wake()
   }
@@ -179,7 +186,8 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
         const late = `Nobody answered "${held.upstream}" within ${Math.round(limits.waitMs / 1000)} s, so the call was ended. It may have had effects there.`
         held.stopTimer = clock.after(limits.waitMs, () => give(held, late))
         const questions = Object.fromEntries(Array.from(held.open, ([key, { request }]) => [key, request]))
-        return { kind: 'asks', id: held.id, questions }
+        held.steps += 1
+        return { kind: 'asks', id: held.id, step: held.steps, questions }
       }
     } finally {
       signal.removeEventListener('abort', onAbort)
@@ -199,6 +207,7 @@ export function createHeldCalls(limits: Required<HoldLimits>, clock: Clock): Hel
         open: new Map(),
         waiting: new Set(),
         asked: 0,
+        steps: 0,
         line,
         stopTimer() {},
       }

@@ -30,6 +30,7 @@ import { UpstreamError } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type Handles, handleResult } from './handle.ts'
+import type { Handover } from './handover.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
 import type { SentRounds } from './sent.ts'
 import {
@@ -60,6 +61,8 @@ export interface Passing {
   readonly handles?: Handles
   /** Keeps rounds of pushed calls from being sent twice. Absent without a store. */
   readonly sent?: SentRounds
+  /** Passes answers to the instance that holds a call. Absent without a store that instances share. */
+  readonly handover?: Handover
   onHeld(id: string): void
   /** The call goes on without its request. */
   onDetached(): void
@@ -82,7 +85,7 @@ interface PassedState {
   /** The upstream's state, byte for byte. */
   readonly s?: string
   /** The held call, and the process that holds it. */
-  readonly h?: { readonly id: string; readonly at: string }
+  readonly h?: { readonly id: string; readonly at: string; readonly n: number }
   /** Answers that were given on this machine in the same round. */
   readonly l?: InputResponses
 }
@@ -311,7 +314,7 @@ async function advance(one: Advance): Promise<Step> {
   try {
     if (state?.h) {
       const step = await held.resume(state.h.id, callerKey(ctx.principal), answers, one)
-      return toStep(one, step, state.r)
+      return await toStep(one, await handedStep(one, state.h, step), state.r, state.h.at)
     }
     const connection = await upstream.connection(ctx.principal, one.kinds)
     if (state !== undefined && state.r !== connection.revision)
@@ -399,15 +402,37 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
     },
     { line: one.line, signal: one.signal },
   )
-  return toStep(one, step, connection.revision)
+  return await toStep(one, step, connection.revision, passing.instance)
 }
 
-function toStep({ passing, passed }: Advance, step: HeldStep, revision: string): Step {
+/** The step of a call that another instance holds, if instances share a store. */
+async function handedStep(
+  one: Advance,
+  { id, at, n }: NonNullable<PassedState['h']>,
+  step: HeldStep,
+): Promise<HeldStep> {
+  const { passing, ctx, answers = {}, signal } = one
+  if (step.kind !== 'lost' || step.reason !== undefined || at === passing.instance) return step
+  const handed = await passing.handover?.deliver(id, callerKey(ctx.principal), n, answers, signal)
+  if (handed === undefined) return step
+  if (handed.kind === 'failed') throw new HeldEnded(handed.message)
+  return handed.step
+}
+
+async function toStep(
+  { passing, passed, ctx }: Advance,
+  step: HeldStep,
+  revision: string,
+  at: string,
+): Promise<Step> {
   const { upstream } = passed
   if (step.kind === 'result') return step
   if (step.kind === 'asks') {
-    passing.onHeld(step.id)
-    const h = { id: step.id, at: passing.instance }
+    if (at === passing.instance) {
+      passing.onHeld(step.id)
+      await passing.handover?.hold(step.id, callerKey(ctx.principal), step.step)
+    }
+    const h = { id: step.id, at, n: step.step }
     return { kind: 'asks', questions: step.questions, state: { u: upstream.identity, r: revision, h } }
   }
   throw new HeldEnded(

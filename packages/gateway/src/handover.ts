@@ -1,0 +1,158 @@
+/**
+ * Hand-over of held calls between instances that share a store. The instance that holds a call announces it in a record, which it
+ * touches while it lives. An instance that gets the next round writes the sealed answers under the call and its step, wakes the holder
+ * over the bus, and waits for the sealed outcome.
+ *
+ * K3 The first answers of a step win, and every repetition gets the same outcome. If the holder is silent, the call is lost, and is not
+ *    sent again.
+ */
+
+import type { Clock, InputResponses } from 'rondo/client'
+import type { Bus, RecordStore } from 'rondo/store'
+import { HeldEnded, type HeldStep } from './held.ts'
+import type { Sealer } from './sent.ts'
+
+/** How a step of a held call ended, as another instance gets it. */
+export type HandedStep =
+  | { readonly kind: 'step'; readonly step: HeldStep }
+  | { readonly kind: 'failed'; readonly message: string }
+
+export interface Handover {
+  /** Announces a call that this instance holds, with the step that is open now. */
+  hold(id: string, caller: string, step: number): Promise<void>
+  /** The call is over. */
+  release(id: string): void
+  /** Delivers answers to the instance that holds the call. Undefined if no instance does. */
+  deliver(
+    id: string,
+    caller: string,
+    step: number,
+    answers: InputResponses,
+    signal: AbortSignal,
+  ): Promise<HandedStep | undefined>
+  close(): void
+}
+
+export type HandoverResume = (id: string, caller: string, answers: InputResponses) => Promise<HandedStep>
+
+interface HandoverParts {
+  readonly records: RecordStore
+  readonly bus: Bus
+  readonly sealer: Sealer
+  readonly clock: Clock
+  /** How long a held call waits for an answer. */
+  readonly waitMs: number
+  /** Continues a call that is held here with answers that reached another instance. */
+  readonly resume: HandoverResume
+  warn(message: string): void
+}
+
+const PREFIX = 'gateway-held '
+const TOUCH_MS = 5_000
+/** A holder that is silent for this long is gone. */
+const SILENT_MS = 20_000
+const POLL_MS = 500
+const OWNER = 'gateway-held'
+const MAX_BYTES = 64 * 1_048_576
+
+export function createHandover(parts: HandoverParts): Handover {
+  const { records, bus, sealer, clock } = parts
+  const own = new Map<string, { readonly caller: string; readonly step: number }>()
+  const wakers = new Map<string, Set<() => void>>()
+  let stopTouching = (): void => {}
+  const closed = new AbortController()
+
+  const idOf = (id: string, step: number, what: 'answers' | 'outcome'): string =>
+    `gateway-held-${id}-${step}-${what}`
+  const write = async (id: string, value: unknown): Promise<'stored' | 'conflict' | 'limit'> => {
+    const sealed = await sealer.seal(id, JSON.stringify(value))
+    return records.put({ id, owner: OWNER, sealed, version: 0, ttlMs: parts.waitMs, maxBytes: MAX_BYTES })
+  }
+  const read = async <T>(id: string): Promise<T | undefined> => {
+    const stored = await records.get(id)
+    const opened = stored && (await sealer.open(id, stored.sealed))
+    return opened && (JSON.parse(new TextDecoder().decode(opened)) as T)
+  }
+  const touch = (): void => {
+    stopTouching = clock.after(TOUCH_MS, () => {
+      if (own.size === 0) return touch()
+      records.touch([...own.keys()].map((id) => `gateway-held-${id}`)).then(touch, touch)
+    })
+  }
+  /** Continues a call of ours with the answers that another instance has written. */
+  const takeAnswers = async (id: string, step: number): Promise<void> => {
+    const held = own.get(id)
+    if (held === undefined) return
+    const given = await read<{ caller: string; answers: InputResponses }>(idOf(id, step, 'answers'))
+    if (given === undefined || given.caller !== held.caller) return
+    // Answers of an earlier step have been taken already: whoever repeats them gets what is open now.
+    const handed = await parts.resume(id, held.caller, held.step === step ? given.answers : {})
+    await write(idOf(id, step, 'outcome'), handed)
+    await bus.publish(`${PREFIX}${id} ${step} done`)
+  }
+  const receive = (message: string): void => {
+    if (!message.startsWith(PREFIX)) return
+    const [id = '', step = '', what] = message.slice(PREFIX.length).split(' ')
+    if (what === 'done') for (const wake of wakers.get(`${id} ${step}`) ?? []) wake()
+    else
+      takeAnswers(id, Number(step)).catch((error) =>
+        parts.warn(`Handing over a held call failed: ${String(error)}`),
+      )
+  }
+  const recheck = (): void => {
+    for (const [id, { step }] of own) receive(`${PREFIX}${id} ${step}`)
+    for (const set of wakers.values()) for (const wake of set) wake()
+  }
+  const subscription = bus.subscribe({
+    receive: (messages) => void messages.forEach(receive),
+    lost: recheck,
+  })
+  touch()
+
+  /** Waits for a message about the step, or for a while. */
+  const pause = (key: string, signal: AbortSignal): Promise<void> =>
+    new Promise((resolve) => {
+      const set = wakers.get(key) ?? new Set()
+      wakers.set(key, set)
+      const done = (): void => {
+        stop()
+        set.delete(done)
+        if (set.size === 0) wakers.delete(key)
+        signal.removeEventListener('abort', done)
+        resolve()
+      }
+      const stop = clock.after(POLL_MS, done)
+      set.add(done)
+      signal.addEventListener('abort', done)
+    })
+
+  return {
+    async hold(id, caller, step) {
+      const isNew = !own.has(id)
+      own.set(id, { caller, step })
+      if (isNew && (await write(`gateway-held-${id}`, { caller })) === 'limit')
+        parts.warn('A held call could not be announced to other instances: the store is full.')
+    },
+    release: (id) => void own.delete(id),
+    async deliver(id, caller, step, answers, signal) {
+      const holder = `gateway-held-${id}`
+      const announced = await read<{ caller: string }>(holder)
+      if (announced === undefined || announced.caller !== caller) return undefined
+      await write(idOf(id, step, 'answers'), { caller, answers })
+      await bus.publish(`${PREFIX}${id} ${step}`)
+      while (!signal.aborted && !closed.signal.aborted) {
+        const outcome = await read<HandedStep>(idOf(id, step, 'outcome'))
+        if (outcome !== undefined) return outcome
+        const stored = await records.get(holder)
+        if (stored === undefined || stored.quietMs > SILENT_MS) return undefined
+        await pause(`${id} ${step}`, signal)
+      }
+      throw new HeldEnded('The call was cancelled while another instance of the gateway worked on it.')
+    },
+    close() {
+      closed.abort()
+      stopTouching()
+      subscription.stop()
+    },
+  }
+}
