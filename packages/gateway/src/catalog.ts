@@ -29,8 +29,11 @@ interface Entry {
 export interface Catalog {
   /** Reads what an upstream offers. Rejects if it does not answer, and keeps what it offered before. */
   sync(upstream: Upstream): Promise<void>
-  /** Declares what was read. The first time, names that clash are an error; later they are logged. */
-  publish(): void
+  /**
+   * Declares what was read. The first time, names that clash are an error; later they are logged. `changed` is a list that an upstream
+   * says has changed: clients hear of it even if its rows are the same.
+   */
+  publish(changed?: 'tools' | 'prompts' | 'resources'): void
   /** How many tools an upstream offers here. */
   count(upstream: string): number
 }
@@ -100,7 +103,8 @@ export function createCatalog(parts: CatalogParts): Catalog {
         rows.filter(allowed).map(([listing, row]) => toEntry(upstream, listing, row)),
       )
     },
-    publish() {
+    publish(changed) {
+      const told = new Set<string>()
       const wanted = new Map<string, Entry>()
       const problems: string[] = []
       for (const entry of [...read.values()].flat()) {
@@ -129,6 +133,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
         if (wanted.has(key)) continue
         server.remove(listing, name)
         declared.delete(key)
+        told.add(listing)
       }
       for (const [key, entry] of wanted) {
         const before = declared.get(key)
@@ -136,7 +141,9 @@ export function createCatalog(parts: CatalogParts): Catalog {
         if (before) server.remove(entry.listing, entry.name)
         port.declare(entry.listing, entry.name, entry.forwarded)
         declared.set(key, entry)
+        told.add(entry.listing)
       }
+      if (changed !== undefined && !told.has(changed)) port.changed(changed)
       const [one] = several ? [] : parts.upstreams
       if (one !== undefined && !unlisted && one.known.resources === true) {
         unlisted = true
@@ -160,6 +167,15 @@ function unlistedOf(passing: Passing, upstream: Upstream): Forwarded {
         ctx,
       ),
   }
+}
+
+function isTaskOnly({ execution }: Row): boolean {
+  return (
+    typeof execution === 'object' &&
+    execution !== null &&
+    'taskSupport' in execution &&
+    execution.taskSupport === 'required'
+  )
 }
 
 function isSame(a: Row, b: Row): boolean {
@@ -211,6 +227,7 @@ function forwardedOf(
       request: requestFor(args),
       annotations: annotations as Row,
       structured: own.outputSchema !== undefined,
+      isTask: isTaskOnly(own),
     }
     return pass(passing, passed, ctx)
   }

@@ -345,7 +345,7 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
     const filter = { toolsListChanged: true, promptsListChanged: true, resourcesListChanged: true }
     for await (const change of client.subscribe(filter, { signal })) {
       if (change.kind === 'task' || change.kind === 'resource') continue
-      if (await read(upstream)) catalog.publish()
+      if (await read(upstream)) catalog.publish(change.kind === 'gap' ? undefined : change.kind)
     }
     if (signal.aborted) return
     await sleep(clock, LONGEST_RETRY_MS, signal)

@@ -14,7 +14,10 @@
 
 import { type Context, type InputRequired, inputRequired, RondoError, ToolError } from 'rondo'
 import {
+  type Client,
   type Clock,
+  type DriveOptions,
+  type DriveResult,
   type FlowRequest,
   type InputRequest,
   type InputRequests,
@@ -22,7 +25,10 @@ import {
   type InputResponses,
   kindOf,
   type LogLevel,
+  openQuestions,
   PeerError,
+  type PendingCall,
+  parsePending,
   type QuestionKind,
   type RoundPolicy,
 } from 'rondo/client'
@@ -75,6 +81,8 @@ export interface Passed {
   readonly annotations: Readonly<Record<string, unknown>>
   /** The tool has an output schema, which a result without an error must fit. */
   readonly structured?: boolean
+  /** The tool runs only as a task at an upstream that pushes its questions. */
+  readonly isTask?: boolean
 }
 
 /** The content that is sealed between two rounds. */
@@ -86,6 +94,8 @@ interface PassedState {
   readonly s?: string
   /** The held call, and the process that holds it. */
   readonly h?: { readonly id: string; readonly at: string; readonly n: number }
+  /** The upstream's task that the call has become, as plain JSON. */
+  readonly t?: string
   /** Answers that were given on this machine in the same round. */
   readonly l?: InputResponses
 }
@@ -320,6 +330,7 @@ async function advance(one: Advance): Promise<Step> {
     if (state !== undefined && state.r !== connection.revision)
       throw changed(upstream, state.r, connection.revision)
     if (!connection.rounds) return await hold(one, connection)
+    if (state?.t !== undefined) return await sendOnce(one, () => followTask(one, connection))
     return await sendOnce(one, () => sendRound(one, connection))
   } catch (error) {
     throw toFailure(passed, error, one.signal)
@@ -355,12 +366,48 @@ async function sendRound(one: Advance, connection: Connection, again = true): Pr
     return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
   } catch (error) {
     lostConnection(upstream, connection, error)
+    // It has done nothing: the tool runs only as a task.
+    if (needsTask(error) && state === undefined) return followTask(one, connection)
     // It refuses the revision and so has done nothing: it was replaced by a server of another one.
     if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
     connection.drop()
     if (!again || state !== undefined) throw error
     const other = await upstream.connection(ctx.principal, kinds)
     return other.rounds ? sendRound(one, other, false) : hold(one, other)
+  }
+}
+
+const TASKS = 'io.modelcontextprotocol/tasks'
+
+function needsTask(error: unknown): boolean {
+  if (!(error instanceof PeerError) || error.peer.code !== CAPABILITY) return false
+  return JSON.stringify(error.peer.data ?? '').includes(TASKS)
+}
+
+/** Follows a task of the upstream for a caller that cannot: until it asks, or has ended. */
+async function followTask(one: Advance, connection: Connection): Promise<Step> {
+  const { passed, state, answers, kinds, signal } = one
+  const { client } = connection
+  const options = { ...lineOf(one), accepts: kinds, signal }
+  const drive = async (): Promise<DriveResult> => {
+    let driven: DriveResult =
+      state?.t === undefined
+        ? await client.start(passed.request, options)
+        : await client.resume(parsePending(state.t), answers, options)
+    while (driven.status === 'task') {
+      const { pending } = driven
+      driven = await orCancel(client.resume(pending, undefined, options), client, pending, signal)
+    }
+    return driven
+  }
+  const driven = await connection.use(drive, signal)
+  if (driven.status === 'complete') return { kind: 'result', result: driven.result as unknown as Result }
+  const { pending } = driven
+  const questions = Object.fromEntries(openQuestions(pending))
+  return {
+    kind: 'asks',
+    questions,
+    state: { ...stateOf(passed.upstream, connection, {}), t: JSON.stringify(pending) },
   }
 }
 
@@ -391,6 +438,7 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
         upstream.takers.set(request, take)
         const sending = { ...lineOf(one, line), accepts: one.kinds, signal }
         try {
+          if (passed.isTask) return await connection.use(() => runTask(connection, request, sending), signal)
           const round = await connection.use(() => connection.client.round(request, sending), signal)
           if (round.resultType === 'complete') return round.result as unknown as Result
           throw new Error('the server returned a round in a revision that has none')
@@ -403,6 +451,35 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
     { line: one.line, signal: one.signal },
   )
   return await toStep(one, step, connection.revision, passing.instance)
+}
+
+/** Cancels the task of a call whose caller has gone: to abort the wait alone would let it run on. */
+function orCancel<T>(
+  waiting: Promise<T>,
+  client: Client,
+  { task }: PendingCall,
+  signal?: AbortSignal,
+): Promise<T> {
+  return waiting.catch((error: unknown) => {
+    if (signal?.aborted && task)
+      client
+        .task(task.taskId)
+        .cancel()
+        .catch(() => {})
+    throw error
+  })
+}
+
+/** Runs a tool that only runs as a task to its end; its questions are pushed while it is followed. */
+async function runTask(
+  { client }: Connection,
+  request: FlowRequest,
+  { accepts, ...options }: DriveOptions,
+): Promise<Result> {
+  const begun = await client.start(request, { accepts, ...options })
+  if (begun.status === 'complete') return begun.result as unknown as Result
+  const result = await orCancel(client.finish(begun.pending, options), client, begun.pending, options.signal)
+  return result as unknown as Result
 }
 
 /** The step of a call that another instance holds, if instances share a store. */

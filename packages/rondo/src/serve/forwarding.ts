@@ -15,6 +15,8 @@ export interface Forwarding {
    * and development mode does not run it twice. `name` is that of the tool or prompt, or the URI or URI template.
    */
   declare(listing: Listing, name: string, forwarded: Forwarded): void
+  /** Notifies subscribers that a list has changed, for a change that the rows do not show. */
+  changed(listing: Listing): void
   /** Writes a warning to the server's log. The message must not contain secrets. */
   warn(message: string): void
 }

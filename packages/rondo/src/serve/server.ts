@@ -335,6 +335,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       registry.forward(listing, name, forwarded)
       service.changed(listing)
     },
+    changed: (listing) => service.changed(listing),
     warn: (message) => host.log({ event: 'warning', message }),
   })
   return server
