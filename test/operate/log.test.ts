@@ -377,22 +377,25 @@ describe('a store that fails between two questions', () => {
   }
   const error = { message: '[STORE_UNAVAILABLE] The store is away' }
 
-  it('is logged with flow and round when questions are pushed', async () => {
+  it('is logged with flow and round in a call that could be asked by push', async () => {
     const { server, of } = start({ sessions: {}, store: failing() })
     const capabilities = { elicitation: { form: {} } }
     const client = await connectOlder('http://127.0.0.1/mcp', { capabilities }, (request) =>
       server.fetch(request),
     )
-    await client.call('tools/call', { name: 'ask', arguments: {} })
-    const [round] = of('round')
-    expect(round?.outcome).toBe('input_required')
-    expect(of('warning')).toMatchObject([{ flow: round?.flow, round: 1, error }])
+    server.tool('pay', {}, (_args, ctx) => ctx.effect('pay', () => 'paid', { once: true }))
+    await client.call('tools/call', { name: 'pay', arguments: {} })
+    const refused = { ...PLACE, outcome: 'refused', code: 'STORE_UNAVAILABLE' }
+    expect(of('round').at(-1)).toMatchObject(refused)
   })
 
   it('is logged with flow and round in multi-turn SSE', async () => {
     const { server, of } = start({ sessions: {}, store: failing() })
     const client = await connectTurns((request) => server.fetch(request), 'http://127.0.0.1/mcp')
-    await client.request('tools/call', { name: 'ask', arguments: {} })
+    server.tool('pay', { once: true }, (_args, ctx) =>
+      ctx.ask('word', { message: 'Word?', schema: FORM }).then(String),
+    )
+    await client.request('tools/call', { name: 'pay', arguments: {} })
     expect(of('warning')).toMatchObject([{ ...PLACE, round: 1, error }])
   })
 

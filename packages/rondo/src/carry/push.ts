@@ -36,7 +36,7 @@ import {
 } from './carrier.ts'
 import type { FlowHost } from './host.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
-import { effectOnce } from './single-use.ts'
+import { effectOnce, epochOf } from './single-use.ts'
 import { beginAtOnce, continueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
 
@@ -239,7 +239,7 @@ function onceHere(round: Round): ReplayInput['once'] {
   if (!store) return undefined
   return async (key, branch, act) => {
     await host.keys.ready()
-    const epoch = beginning.journal.epoch ?? (await host.epoch())
+    const epoch = beginning.journal.epoch ?? (await epochOf(host, true))
     const journal = { ...beginning.journal, epoch }
     return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, { key, branch }, act)
   }
