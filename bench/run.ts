@@ -15,6 +15,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   client: () => import('./client.ts'),
   core: () => import('./core.ts'),
   engines: () => import('./engines.ts'),
+  felt: () => import('./felt.ts'),
   fleet: () => import('./fleet.ts'),
   import: () => import('./import.ts'),
   large: () => import('./large.ts'),
@@ -35,6 +36,7 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   --part NAME
             tasks: this part alone: rates, lone, server, parked or sleeping
             core: forms, which is what the log, spans and tokens add
+            felt: ends, asks, follow, wal or disk
   --against DIR
             core, tasks: run the build of another checkout beside this one, in the same rounds
   --update  write the tables that docs/reference/performance.md has marks for into that page

@@ -1,0 +1,402 @@
+/**
+ * What the users of a server feel, each figure with its aim: how late the end of a task is learnt, what a store costs a call that
+ * does not use it, followed tasks a second, the log that a task writes, and plain calls while the disk is slow. With `--against`
+ * the build of another checkout is measured in the same rounds.
+ */
+
+import { type ChildProcess, execFileSync, fork } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import type { RunBench, Table } from './bench.ts'
+import type { Listening, Used } from './felt/child.ts'
+import { type Connection, openConnection } from './load/connection.ts'
+import { httpRequest } from './load/http-request.ts'
+import { messageOf } from './message-of.ts'
+import { fixed, median, percentile } from './stat.ts'
+import { linkCheckout } from './task/before.ts'
+import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
+import type { StoreAddress } from './task/subject.ts'
+
+const CHILD = fileURLToPath(new URL('./felt/child.js', import.meta.url))
+const PARTS = ['ends', 'asks', 'follow', 'wal', 'disk'] as const
+type Part = (typeof PARTS)[number]
+
+interface Effort {
+  readonly rounds: number
+  readonly calls: number
+}
+
+/** A server that is measured, and what it is called in the table. */
+interface Subject {
+  readonly name: string
+  readonly child: string
+}
+
+/** A row of the table: figures by subject, lower or higher than the aim. */
+interface Felt {
+  readonly what: string
+  readonly figures: ReadonlyMap<string, number>
+  readonly aim: number
+  readonly isReached: (value: number, aim: number) => boolean
+  readonly unit: string
+  readonly digits?: number
+}
+
+const atMost = (value: number, aim: number): boolean => value <= aim
+const atLeast = (value: number, aim: number): boolean => value >= aim
+
+export const run: RunBench = async ({ quick, against, part, progress }) => {
+  const effort = quick ? { rounds: 3, calls: 600 } : { rounds: 7, calls: 4_000 }
+  const before = against === undefined ? undefined : await linkCheckout(against)
+  const subjects = [{ name: 'rondo', child: CHILD }]
+  if (before) subjects.push({ name: 'before', child: before.file('felt/child.js') })
+  const postgres = await openPostgresServer()
+  const sqlite = await openSqliteFiles()
+  const measure: Record<Part, () => Promise<Felt[]>> = {
+    ends: async () => (postgres ? measureEnds(subjects, postgres, effort) : []),
+    asks: async () => measureAsks(subjects, [sqlite, ...(postgres ? [postgres] : [])], effort),
+    follow: async () => (postgres ? measureFollowed(subjects, postgres, effort) : []),
+    wal: async () => (postgres ? measureWal(subjects, postgres, effort) : []),
+    disk: () => measureSlowDisk(subjects, sqlite, effort),
+  }
+  const felt: Felt[] = []
+  try {
+    for (const name of PARTS) {
+      if ((part ?? name) !== name) continue
+      progress(name)
+      felt.push(...(await measure[name]()))
+    }
+  } finally {
+    await before?.remove()
+    await sqlite.close()
+    await postgres?.close()
+  }
+  const data = felt.map(({ what, figures, aim }) => ({ what, aim, ...Object.fromEntries(figures) }))
+  return { tables: [toTable(subjects, felt)], data }
+}
+
+function toTable(subjects: readonly Subject[], felt: readonly Felt[]): Table {
+  return {
+    title: 'What users feel',
+    columns: ['what', ...subjects.map(({ name }) => name), 'aim', 'reached'],
+    rows: felt.map(({ what, figures, aim, isReached, unit, digits }) => [
+      what,
+      ...subjects.map(({ name }) => `${fixed(figures.get(name) ?? Number.NaN, digits)} ${unit}`),
+      `${isReached === atMost ? '≤' : '≥'} ${aim} ${unit}`,
+      isReached(figures.get('rondo') ?? Number.NaN, aim) ? 'yes' : 'no',
+    ]),
+  }
+}
+
+interface Running {
+  readonly url: URL
+  /** CPU time of the process so far, in µs. */
+  used(): Promise<number>
+  stop(): void
+}
+
+async function start({ child: file }: Subject, address?: StoreAddress, env: object = {}): Promise<Running> {
+  const child: ChildProcess = fork(file, [JSON.stringify(address ?? null)], {
+    env: { ...process.env, ...env },
+  })
+  const { url } = await messageOf<Listening>(child, 'listening')
+  return {
+    url: new URL(url),
+    async used() {
+      const told = messageOf<Used>(child, 'used')
+      child.send('cpu')
+      return (await told).micros
+    },
+    stop: () => child.disconnect(),
+  }
+}
+
+const _meta = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': {
+    elicitation: {},
+    extensions: { 'io.modelcontextprotocol/tasks': {} },
+  },
+}
+
+interface Result {
+  readonly resultType?: string
+  readonly taskId?: string
+  readonly status?: string
+  readonly pollIntervalMs?: number
+}
+
+async function call(connection: Connection, url: URL, name: string, id: number): Promise<Result> {
+  const params = { name, arguments: { id }, _meta }
+  return resultOf(await connection.send(httpRequest(url, { id, method: 'tools/call', name, params })))
+}
+
+async function poll(connection: Connection, url: URL, taskId: string): Promise<Result> {
+  const params = { taskId, _meta }
+  return resultOf(
+    await connection.send(httpRequest(url, { id: 1, method: 'tasks/get', name: taskId, params })),
+  )
+}
+
+function resultOf({ body }: { readonly body: string }): Result {
+  const { result } = JSON.parse(body) as { result?: Result }
+  if (result === undefined) throw new Error(`Unexpected response: ${body}`)
+  return result
+}
+
+/** Calls a tool as a task and polls until it has completed, as often as the server says or without a pause. */
+async function follow(
+  connection: Connection,
+  url: URL,
+  name: string,
+  id: number,
+  patient: boolean,
+): Promise<number> {
+  let state = await call(connection, url, name, id)
+  const taskId = state.taskId ?? ''
+  let reads = 0
+  while (state.status !== 'completed') {
+    if (state.status !== 'working') throw new Error(`Unexpected status: ${state.status}`)
+    if (patient) await sleep(state.pollIntervalMs)
+    state = await poll(connection, url, taskId)
+    reads++
+  }
+  return reads
+}
+
+/** Runs `work` on `callers` connections at once until `count` have been done; returns how many a second. */
+async function rate(
+  url: URL,
+  callers: number,
+  count: number,
+  work: (connection: Connection, id: number) => Promise<unknown>,
+): Promise<number> {
+  const connections = await Promise.all(Array.from({ length: callers }, () => openConnection(url)))
+  const began = performance.now()
+  let next = 0
+  await Promise.all(
+    connections.map(async (connection) => {
+      for (let id = next++; id < count; id = next++) await work(connection, id)
+    }),
+  )
+  const ms = performance.now() - began
+  for (const connection of connections) connection.close()
+  return (1_000 * count) / ms
+}
+
+/** One figure for each subject: the median of rounds in which the subjects take turns. */
+async function inTurns(
+  subjects: readonly Subject[],
+  rounds: number,
+  measure: (subject: Subject) => Promise<number>,
+): Promise<Map<string, number>> {
+  const figures = new Map(subjects.map(({ name }) => [name, [] as number[]]))
+  for (let round = 0; round < rounds; round++)
+    for (const subject of subjects) figures.get(subject.name)?.push(await measure(subject))
+  return new Map([...figures].map(([name, values]) => [name, median(values)]))
+}
+
+async function withServer<T>(
+  subject: Subject,
+  address: StoreAddress | undefined,
+  use: (server: Running) => Promise<T>,
+): Promise<T> {
+  const server = await start(subject, address)
+  try {
+    return await use(server)
+  } finally {
+    server.stop()
+  }
+}
+
+async function measureEnds(
+  subjects: readonly Subject[],
+  databases: Databases,
+  { rounds }: Effort,
+): Promise<Felt[]> {
+  const felt: Felt[] = []
+  for (const [tool, what, aim] of [
+    ['wait', 'the end of 100 ms of work is learnt after', 250],
+    ['pay', 'the end of an effect of 100 ms is learnt after', 400],
+  ] as const) {
+    const figures = await inTurns(subjects, rounds, (subject) =>
+      withServer(subject, databases.create(), async ({ url }) => {
+        const times: number[] = []
+        await rate(url, 4, 24, async (connection, id) => {
+          const began = performance.now()
+          await follow(connection, url, tool, id, true)
+          times.push(performance.now() - began)
+        })
+        return percentile(
+          times.sort((a, b) => a - b),
+          0.5,
+        )
+      }),
+    )
+    felt.push({ what, figures, aim, isReached: atMost, unit: 'ms' })
+  }
+  return felt
+}
+
+/** CPU of the server for a round that asks, with a store as a multiple of that without one. */
+async function measureAsks(
+  subjects: readonly Subject[],
+  all: readonly Databases[],
+  { rounds, calls }: Effort,
+): Promise<Felt[]> {
+  const felt: Felt[] = []
+  const cost = async ({ url, used }: Running): Promise<number> => {
+    const before = await used()
+    await rate(url, 16, calls, (connection, id) => call(connection, url, 'ask', id))
+    return (await used()) - before
+  }
+  for (const databases of all) {
+    const figures = await inTurns(subjects, rounds, (subject) =>
+      withServer(subject, undefined, (bare) =>
+        withServer(subject, databases.create(), async (stored) => {
+          await cost(bare)
+          await cost(stored)
+          const [first, second] = [await cost(bare), await cost(stored)]
+          return second / first
+        }),
+      ),
+    )
+    felt.push({
+      what: `a round that asks, with ${databases.name}`,
+      figures,
+      aim: 1.05,
+      isReached: atMost,
+      unit: '×',
+      digits: 2,
+    })
+  }
+  return felt
+}
+
+async function measureFollowed(
+  subjects: readonly Subject[],
+  databases: Databases,
+  { rounds, calls }: Effort,
+): Promise<Felt[]> {
+  const felt: Felt[] = []
+  for (const [callers, aim] of [
+    [32, 1_800],
+    [200, 2_300],
+  ] as const) {
+    const figures = await inTurns(subjects, rounds, (subject) =>
+      withServer(subject, databases.create(), async ({ url }) => {
+        const work = (connection: Connection, id: number) => follow(connection, url, 'step', id, false)
+        await rate(url, callers, calls, work)
+        return rate(url, callers, calls, work)
+      }),
+    )
+    felt.push({
+      what: `tasks of one step, polled to their end by ${callers} callers`,
+      figures,
+      aim,
+      isReached: atLeast,
+      unit: '/s',
+    })
+  }
+  return felt
+}
+
+/** What PostgreSQL writes to its log for a task. */
+async function measureWal(
+  subjects: readonly Subject[],
+  databases: Databases,
+  { rounds, calls }: Effort,
+): Promise<Felt[]> {
+  const figures = await inTurns(subjects, rounds, async (subject) => {
+    const address = databases.create()
+    if (address.kind !== 'postgres') return Number.NaN
+    const client = new pg.Client({ connectionString: address.connectionString })
+    await client.connect()
+    const bytes = async () =>
+      Number((await client.query("SELECT pg_current_wal_lsn() - '0/0'::pg_lsn AS bytes")).rows[0].bytes)
+    try {
+      return await withServer(subject, address, async ({ url }) => {
+        const work = (connection: Connection, id: number) => follow(connection, url, 'step', id, false)
+        await rate(url, 32, calls, work)
+        // Full images of pages after a checkpoint would be counted otherwise.
+        const began = await bytes()
+        await rate(url, 32, calls, work)
+        return ((await bytes()) - began) / calls / 1_000
+      })
+    } finally {
+      await client.end()
+    }
+  })
+  return [
+    {
+      what: 'log of PostgreSQL for a task of one step',
+      figures,
+      aim: 6,
+      isReached: atMost,
+      unit: 'kB',
+      digits: 1,
+    },
+  ]
+}
+
+/** Plain calls while tasks are written to a disk that takes 20 ms longer: p50 as a multiple of that on the same disk at its own pace. */
+async function measureSlowDisk(
+  subjects: readonly Subject[],
+  databases: Databases,
+  { rounds, calls }: Effort,
+): Promise<Felt[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'rondo-disk-'))
+  const library = join(folder, 'slow-disk.so')
+  try {
+    execFileSync('cc', ['-shared', '-fPIC', '-o', library, 'bench/felt/slow-disk.c', '-ldl'])
+  } catch {
+    console.warn('\n*** NOT MEASURED: a slow disk needs a C compiler (cc) ***\n')
+    rmSync(folder, { recursive: true })
+    return []
+  }
+  const p50 = async (subject: Subject, slowMs: number): Promise<number> => {
+    const server = await start(subject, databases.create(), {
+      LD_PRELOAD: library,
+      SLOW_DISK_MS: String(slowMs),
+    })
+    const { url } = server
+    const times: number[] = []
+    let over = false
+    const writers = rate(url, 8, Number.POSITIVE_INFINITY, async (connection, id) => {
+      if (!over) await call(connection, url, 'step', id)
+      else throw new Error('over')
+    }).catch(() => {})
+    await rate(url, 8, calls, async (connection, id) => {
+      const began = performance.now()
+      await call(connection, url, 'plain', id)
+      times.push(performance.now() - began)
+    })
+    over = true
+    await writers
+    server.stop()
+    return percentile(
+      times.sort((a, b) => a - b),
+      0.5,
+    )
+  }
+  const figures = await inTurns(
+    subjects,
+    rounds,
+    async (subject) => (await p50(subject, 20)) / (await p50(subject, 0)),
+  )
+  rmSync(folder, { recursive: true })
+  return [
+    {
+      what: 'plain calls beside tasks in SQLite, fsync + 20 ms',
+      figures,
+      aim: 1.5,
+      isReached: atMost,
+      unit: '×',
+      digits: 2,
+    },
+  ]
+}
