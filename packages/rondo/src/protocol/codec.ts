@@ -9,7 +9,6 @@
 import type { RondoError } from '../errors.ts'
 import type { Call, OlderCall, PeerAnswer, PeerFacts, RequestId, SessionCall } from './call.ts'
 import type { ParamHeader, RequestHeaders } from './common/headers.ts'
-import type { EncodedRequest } from './common/json-rpc.ts'
 import type { DecodedResponse } from './common/received.ts'
 import type { AnswerLimits } from './common/request.ts'
 import type { OlderReply, Reply, TaskState } from './reply.ts'
@@ -47,6 +46,13 @@ export interface RequestCodec {
   decode(message: unknown, headers: RequestHeaders | undefined, context: DecodeContext): RequestMessage
   encodeReply(id: RequestId, reply: Reply, context: EncodeContext): string
   readonly client: ClientCodec
+}
+
+/** A request as a transport sends it. */
+export interface EncodedRequest {
+  /** One JSON-RPC message. */
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
 }
 
 /** The client's half of a revision. */

@@ -7,9 +7,9 @@
  */
 
 import type { Call, Envelope, TaskCall } from '../../protocol/call.ts'
+import type { EncodedRequest } from '../../protocol/codec.ts'
 import {
   CLIENT_CAPABILITIES,
-  type EncodedRequest,
   encodeMessage,
   methodOf as laterMethod,
   paramsOf,

@@ -15,7 +15,7 @@ import type { RequestBuffer } from '../../client/transport/transport.ts'
 import { RondoError } from '../../errors.ts'
 import { isRecord, measureJson } from '../../lib/json.ts'
 import type { Call, FlowCall, RequestId } from '../../protocol/call.ts'
-import type { EncodedRequest } from '../../protocol/common/json-rpc.ts'
+import type { EncodedRequest } from '../../protocol/codec.ts'
 import { type DecodedResponse, decodeQuestion } from '../../protocol/common/received.ts'
 import {
   decodeResponse as decodeOlder,

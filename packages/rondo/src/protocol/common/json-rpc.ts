@@ -61,12 +61,6 @@ function idText(id: RequestId | null): string {
   return typeof id === 'string' ? JSON.stringify(id) : String(id)
 }
 
-export interface EncodedRequest {
-  /** One JSON-RPC message. */
-  readonly body: string
-  readonly headers: Readonly<Record<string, string>>
-}
-
 const LIST_METHODS: Readonly<Record<Listing, string>> = {
   tools: 'tools/list',
   prompts: 'prompts/list',

@@ -7,7 +7,8 @@
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { Call, Envelope, FlowCall, RequestId, TaskCall } from '../call.ts'
-import { type EncodedRequest, encodeMessage, methodOf, paramsOf } from '../common/json-rpc.ts'
+import type { EncodedRequest } from '../codec.ts'
+import { encodeMessage, methodOf, paramsOf } from '../common/json-rpc.ts'
 import {
   type DecodedResponse,
   decodeComplete,

@@ -8,11 +8,11 @@
 
 import { isRecord } from '../../lib/json.ts'
 import type { Call, Envelope } from '../call.ts'
+import type { EncodedRequest } from '../codec.ts'
 import { encodeHeaderValue, type ParamHeader, paramHeaderValues } from '../common/headers.ts'
 import {
   CLIENT_CAPABILITIES,
   CLIENT_INFO,
-  type EncodedRequest,
   LOG_LEVEL,
   methodOf,
   PROTOCOL_VERSION,
