@@ -73,7 +73,7 @@ import {
   parseLogin,
   workload,
 } from 'rondo/client/oauth'
-import { JsonRpcError } from 'rondo/extension'
+import { JsonRpcError, rateLimit } from 'rondo/extension'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
 import { forwarding, UpstreamError } from 'rondo/forward'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
@@ -398,6 +398,9 @@ export function protectedServers(secret: string) {
     issuers: ['https://login.example.com'],
     tokens: introspection({ client: { id: 'tables', secret } }),
   })
+  // #endregion
+  // #region rateLimit
+  server.use(rateLimit({ tools: { search: { calls: 10, perMs: 60_000 } } }))
   // #endregion
   // #region accept-bound-tokens
   const checkingProofs = oauthResource({

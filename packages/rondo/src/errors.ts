@@ -101,6 +101,7 @@ export const ERRORS = {
     sentence: 'The JSON is nested too deeply or takes too much memory',
     open: true,
   },
+  LIMIT_RATE: { rpc: -32000, http: 429, sentence: 'Too many calls. Try again later' },
   LIMIT_IN_FLIGHT: {
     rpc: -32000,
     http: 429,

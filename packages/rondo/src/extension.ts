@@ -10,6 +10,7 @@ export type {
   MethodHandler,
 } from './serve/extension.ts'
 export type { Route } from './serve/port.ts'
+export { type CallRate, type RateLimitOptions, rateLimit } from './serve/rate-limit.ts'
 export type {
   Approval,
   ApprovalOptions,

@@ -143,7 +143,16 @@ export async function connect(target: ConnectTarget, given: ConnectOptions = {})
     onWarning(`The telemetry threw; something was not observed: ${String(error)}`),
   )
   const peer = createPeer(
-    { transport, clock, limits, info: options.clientInfo, headers, onWarning, observer },
+    {
+      transport,
+      clock,
+      limits,
+      info: options.clientInfo,
+      headers,
+      onWarning,
+      random: options.random,
+      observer,
+    },
     DIALECTS[0],
   )
   try {

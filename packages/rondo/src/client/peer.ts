@@ -84,9 +84,14 @@ async function waitWhileBusy(
 ): Promise<void> {
   if (!(error instanceof RondoError) || error.code !== 'PEER_BUSY' || attempt >= MAX_BUSY) throw error
   const wait = isRecord(error.data) ? error.data.retryAfterMs : undefined
-  if (typeof wait !== 'number' || wait > LONGEST_WAIT_MS) throw error
-  await sleep(peer.clock, wait, signal)
+  if (typeof wait !== 'number' || !(wait >= 0 && wait <= LONGEST_WAIT_MS)) throw error
+  // Clients that were refused together must not come back together.
+  const ms = Math.ceil(wait * (1 + JITTER * peer.random()))
+  peer.onWarning(`The server is busy; the request is sent again in ${ms} ms`)
+  await sleep(peer.clock, ms, signal)
 }
+
+const JITTER = 0.25
 
 function envelop(peer: Peer, body: CallBody, id: RequestId, sending: SendOptions): Call {
   return {
@@ -167,11 +172,22 @@ async function exchange(peer: Peer, call: Call, leg: Leg, sending: SendOptions):
     logLevel: call.logLevel,
   })
   const decoded = dialect.decodeResponse(call, message)
+  const busy = decoded.kind === 'error' && busyMs(decoded.error)
+  if (busy !== false && busy !== undefined)
+    throw new RondoError('PEER_BUSY', undefined, { data: { retryAfterMs: busy } })
   if (decoded.kind !== 'invalid') return decoded
   throw new RondoError(
     'PEER_BAD_RESPONSE',
     `The response to ${dialect.methodOf(call)} is not valid: ${cleanText(decoded.problem, MAX_MESSAGE)}`,
   )
+}
+
+/** `RateLimited` of SEP-3304: nothing was done, and the error says when to try again. Over stdio there is no status 429. */
+const RATE_LIMITED = -32023
+
+function busyMs({ code, data }: WireError): number | undefined {
+  const wait = code === RATE_LIMITED && isRecord(data) ? data.retryAfterMs : undefined
+  return typeof wait === 'number' ? wait : undefined
 }
 
 function notify(peer: Peer, call: Call, leg: Leg, sending: SendOptions, message: unknown): void {

@@ -75,6 +75,8 @@ export interface PeerOptions {
   /** Sent with every HTTP request, for authentication. */
   readonly headers?: HeaderSource
   readonly onWarning: (text: string) => void
+  /** From 0 to 1, for the jitter before a retry. */
+  readonly random: () => number
   /** Telemetry. It never throws. */
   readonly observer?: Observer
 }

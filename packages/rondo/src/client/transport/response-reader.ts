@@ -72,7 +72,7 @@ function readWhole(head: ResponseHead, request: Request, json: boolean): Respons
     },
     end() {
       if ((head.status === 503 || head.status === 429) && head.retryAfter)
-        throw busy(head.status, head.retryAfter)
+        throw busy(head.status, head.retryAfter, json ? retryMsIn(collected.take()) : undefined)
       const body = json ? parseMessage(new TextDecoder().decode(collected.take())) : undefined
       // A batch of 2025-03-26: only the response matters.
       const batch = request.onRequest !== undefined && Array.isArray(body)
@@ -199,11 +199,20 @@ function tooLong(request: Request): RondoError {
   return new RondoError('LIMIT_CLIENT_BYTES', `The response is longer than ${request.maxBytes} bytes`)
 }
 
-function busy(status: number, retryAfter: string): RondoError {
+/** `data.retryAfterMs` of a JSON-RPC error, which is more precise than the seconds of `Retry-After`. */
+function retryMsIn(body: Uint8Array): number | undefined {
+  const message = parseMessage(new TextDecoder().decode(body))
+  const error = isRecord(message) && isRecord(message.error) ? message.error : {}
+  const wait = isRecord(error.data) ? error.data.retryAfterMs : undefined
+  return typeof wait === 'number' && wait >= 0 ? wait : undefined
+}
+
+function busy(status: number, retryAfter: string, retryMs: number | undefined): RondoError {
   const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined
+  const retryAfterMs = retryMs ?? (seconds === undefined ? undefined : seconds * 1_000)
   const when = cleanText(retryAfter, 100)
   return new RondoError('PEER_BUSY', `The server is busy; retry later (Retry-After: ${when})`, {
-    data: { status, ...(seconds !== undefined && { retryAfterMs: seconds * 1_000 }) },
+    data: { status, ...(retryAfterMs !== undefined && { retryAfterMs }) },
   })
 }
 

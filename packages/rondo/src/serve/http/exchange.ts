@@ -225,7 +225,10 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
       const reply = await replyTo(service, active, onError)
       finishOnce(
         reply,
-        (given) => active.line.finish(statusOf(given), codec.encodeReply(call.id, given, service)),
+        (given) => {
+          const sent = given.kind === 'error' ? given.error.headers : undefined
+          active.line.finish(statusOf(given), codec.encodeReply(call.id, given, service), sent)
+        },
         onError,
       )
     } finally {

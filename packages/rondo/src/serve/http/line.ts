@@ -73,14 +73,14 @@ export class HttpLine implements Line {
     else outlet.write(toEvent(encodeNotification('notifications/progress', this.#pulse.beat(progressToken))))
   }
 
-  /** Sends the response and ends the request. */
-  finish(status: number, body: string): void {
+  /** Sends the response and ends the request. A stream that has begun cannot carry the status and `headers`. */
+  finish(status: number, body: string, headers?: HttpHeaders): void {
     if (this.#finished) return
     this.#finished = true
     this.#stopKeepAlive?.()
     if (this.#outlet.gone) return
     if (this.#stopKeepAlive === undefined) {
-      this.#outlet.send({ status, headers: JSON_HEADERS, body })
+      this.#outlet.send({ status, headers: headers ? { ...JSON_HEADERS, ...headers } : JSON_HEADERS, body })
     } else {
       this.#outlet.write(toEvent(body))
       this.#outlet.end()
