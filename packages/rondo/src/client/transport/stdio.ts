@@ -13,7 +13,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { RequestId } from '../../protocol/call.ts'
-import { createLineReader } from '../../protocol/common/json-rpc.ts'
+import { createLineReader } from '../../protocol/common/lines.ts'
 import { parseMessage } from './response-reader.ts'
 import { guard, type Outgoing, type Transport } from './transport.ts'
 

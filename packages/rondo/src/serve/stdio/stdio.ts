@@ -14,12 +14,8 @@ import { createInFlight, type InFlight } from '../../lib/collection.ts'
 import { quietly } from '../../lib/quietly.ts'
 import { callable, defineOptions, flag, number, type OptionsOf, unchecked } from '../../options.ts'
 import type { Call, Line, ListenCall, Principal, RequestId } from '../../protocol/call.ts'
-import {
-  createLineReader,
-  encodeError,
-  encodeNotification,
-  type InputLine,
-} from '../../protocol/common/json-rpc.ts'
+import { encodeError, encodeNotification } from '../../protocol/common/json-rpc.ts'
+import { createLineReader, type InputLine } from '../../protocol/common/lines.ts'
 import { readRequestId } from '../../protocol/common/request-id.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import { atMost, createStop, onSignals } from '../drain.ts'

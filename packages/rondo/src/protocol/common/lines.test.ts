@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { createLineReader } from './json-rpc.ts'
+import { createLineReader } from './lines.ts'
 
 function split(chunks: readonly Buffer[], maxBytes = 1_000): string[] {
   const lines: string[] = []
