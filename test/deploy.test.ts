@@ -321,6 +321,8 @@ const IN_WORKERS = [
   'net',
   'os',
   'perf_hooks',
+  'stream',
+  'stream/promises',
   'timers/promises',
 ].map((name) => `node:${name}`)
 
