@@ -88,3 +88,15 @@ it('the reader reports a stream of the web that fails, and reads no body as an e
   })
   expect(await readWebBody(null, { limit: 9 })).toEqual({ kind: 'whole', bytes: new Uint8Array(0) })
 })
+
+describe('a stream of Node that has ended', () => {
+  it('is broken at once if its sender has gone or somebody has read it', async () => {
+    const gone = new PassThrough()
+    gone.destroy()
+    const consumed = new PassThrough()
+    consumed.end('abc')
+    for await (const _ of consumed);
+    expect(await readNodeBody(gone, { limit: 10 })).toEqual({ kind: 'broken' })
+    expect(await readNodeBody(consumed, { limit: 10 })).toEqual({ kind: 'broken' })
+  })
+})

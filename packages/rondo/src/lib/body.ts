@@ -73,6 +73,8 @@ function isHopeless({ limit, declared, patience = 0 }: BodyBounds): boolean {
 
 /** A stream of Node, as far as it is read here. */
 export interface NodeBody {
+  readonly readableEnded?: boolean
+  readonly destroyed?: boolean
   on(event: 'data', listener: (chunk: Uint8Array) => void): unknown
   on(event: 'end' | 'close', listener: () => void): unknown
   on(event: 'error', listener: (error: unknown) => void): unknown
@@ -85,6 +87,8 @@ export interface NodeBody {
 /** Reads a body from a stream of Node. Stops reading, and leaves the stream paused, where enough was read. Never rejects. */
 export function readNodeBody(source: NodeBody, bounds: BodyBounds): Promise<Body> {
   if (isHopeless(bounds)) return Promise.resolve({ kind: 'too-large' })
+  // Its sender has gone, or somebody else has read it: no event will follow.
+  if (source.readableEnded || source.destroyed) return Promise.resolve({ kind: 'broken' })
   return new Promise((resolve) => {
     const collector = createCollector(bounds)
     const leave = (body: Body): void => {
