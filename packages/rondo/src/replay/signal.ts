@@ -38,8 +38,8 @@ export function createRunSignal(line: Line, onError: (error: unknown) => void): 
 
 type Listener = EventListenerOrEventListenerObject
 
-/** Replaces the members of the signal that take a listener. */
-function guardListeners(signal: AbortSignal, onError: (error: unknown) => void): void {
+/** Replaces the members of a signal that take a listener, so that what a listener throws goes to `onError`. */
+export function guardListeners(signal: AbortSignal, onError: (error: unknown) => void): void {
   const add = signal.addEventListener.bind(signal)
   const remove = signal.removeEventListener.bind(signal)
   const guarded = new WeakMap<Listener, EventListener>()

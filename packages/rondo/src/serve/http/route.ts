@@ -12,6 +12,8 @@ import type { ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { misuse, RondoError } from '../../errors.ts'
+import type { Body } from '../../lib/body.ts'
+import { guardListeners } from '../../replay/signal.ts'
 import { inTime } from '../../tool/hook.ts'
 import type { HttpResponse, Route } from '../port.ts'
 import type { HttpArrival, Room } from './arrival.ts'
@@ -31,22 +33,21 @@ export function findRoute(
   { url, headers, scheme }: HttpArrival,
   routes: ReadonlyMap<string, Route>,
 ): FoundRoute | undefined {
-  const host = headers.host ?? headers[':authority'] ?? 'localhost'
   // `//other.example/` would name another host.
-  const whole = url.startsWith('/')
-    ? url.startsWith('//')
-      ? ''
-      : `${scheme ?? 'http'}://${host}${url}`
-    : url
-  if (!URL.canParse(whole)) return undefined
-  const parsed = new URL(whole)
-  const { pathname } = parsed
+  if (url.startsWith('//') || !URL.canParse(url, 'http://localhost')) return undefined
+  const { protocol, pathname, search } = new URL(url, 'http://localhost')
   const [path] = [...routes.keys()]
     .filter((one) => pathname === one || pathname.startsWith(`${one}/`))
     .sort((a, b) => b.length - a.length)
   const route = path === undefined ? undefined : routes.get(path)
-  return route && { route, url: parsed }
+  // The host is the one that is checked, even if the request line names another.
+  const host = headers.host ?? headers[':authority'] ?? 'localhost'
+  const whole = `${scheme === undefined ? protocol : `${scheme}:`}//${host}${pathname}${search}`
+  return route && HOST.test(host) && URL.canParse(whole) ? { route, url: new URL(whole) } : undefined
 }
+
+/** Nothing in it ends the host of a URL. */
+const HOST = /^[^/?#@\\\s]+$/
 
 interface RouteContext {
   /** Returns the refusal of a request that is not admitted. */
@@ -64,18 +65,25 @@ export async function serveRoute(
   { route, url }: FoundRoute,
   { admit, busy, room, onError, routeMs = ROUTE_MS }: RouteContext,
 ): Promise<Response> {
-  const { headers, maxBodyBytes: limit, outlet } = arrival
+  const { headers, maxBodyBytes: limit, outlet, given } = arrival
   const ending = new AbortController()
   const stop = outlet.onGone(() => ending.abort())
   try {
     const early = admit()
     if (early !== undefined) return refuse(arrival, early)
-    const body = await arrival.read({ limit, declared: headers['content-length'], hasRoom: room.hasRoom })
+    const where = `The route for ${url.pathname}`
+    const body: Body =
+      typeof given === 'string' || Buffer.isBuffer(given)
+        ? { kind: 'whole', bytes: Buffer.from(given) }
+        : await arrival.read({ limit, declared: headers['content-length'], hasRoom: room.hasRoom })
     room.release()
+    if (body.kind === 'broken' && given !== undefined && !outlet.gone)
+      throw misuse(`${where} gets no body, because a middleware has read it: use the middleware after it.`)
+    if (body.kind === 'broken') return refuse(arrival, UNREADABLE)
     if (body.kind !== 'whole') return refuse(arrival, body.kind === 'no-room' ? busy() : TOO_LARGE)
     const request = toRequest(arrival, url, body.bytes, ending.signal)
     if (request === undefined) return toResponse(UNREADABLE)
-    const where = `The route for ${url.pathname}`
+    guardListeners(request.signal, onError)
     const response: unknown = await inTime(Promise.resolve(route(request)), routeMs, where)
     if (response instanceof Response) return response
     throw misuse(`${where} must return a Response.`)
@@ -138,8 +146,9 @@ export async function sendResponse(res: ServerResponse, response: Response, bare
   res.writeHead(response.status, headers)
   const { body } = response
   if (body === null || bare) {
-    await body?.cancel()
     res.end()
+    // Does not wait: the author's stream may never settle.
+    body?.cancel().catch(() => {})
     return
   }
   try {
