@@ -30,7 +30,7 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
     new Promise((resolve) => {
       const { method, url, signal, body } = request
       const outlet = new FetchOutlet(signal, resolve, exchange.onError)
-      void exchange.serve({
+      const serving = exchange.serve({
         method,
         url,
         headers: headersOf(request),
@@ -43,8 +43,15 @@ export function createFetchHandler(exchange: Exchange, options: FetchOptions = {
           resolve(response)
         },
       })
+      // Nobody reads it, but a framework may still wait for a response.
+      void serving.then(() => {
+        if (outlet.gone) resolve(new Response(null, { status: CLIENT_GONE }))
+      })
     })
 }
+
+/** The usual status, in logs, of a request whose client has disconnected. */
+const CLIENT_GONE = 499
 
 /** A request that was created in memory has no Host header; its URL names the host. */
 function headersOf(request: Request): RequestHeaders {
