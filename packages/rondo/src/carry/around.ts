@@ -2,10 +2,12 @@
  * The steps that extensions put around calls. A step runs once for each request and once for each turn of a task, outside of
  * the replay: never again in development mode's second run. Without steps, a call does not pass through here.
  *
- * around 1: `next` runs the call at most once, however often a step calls it.
+ * around 1: `next` runs the call at most once, however often a step calls it, and never after the steps have replied.
  * around 2: A step that throws a `RondoError` or a `ToolError` replies with it. Any other error is a fault of the extension: a
  * request fails, a turn is retried.
  * around 3: An error of the call itself passes through the steps unchanged, because its kind decides whether a task is retried.
+ * around 4: A step that does not settle fails the call. The time in which the call itself runs does not count.
+ * around 5: A turn ends after its call, even if a step does not wait for it: no effect runs in a task that has ended.
  */
 
 import { misuse, RondoError, ToolError } from '../errors.ts'
@@ -13,6 +15,7 @@ import { isRecord } from '../lib/json.ts'
 import type { Call, ListenCall, OlderCall, Principal } from '../protocol/call.ts'
 import { methodOf } from '../protocol/common/json-rpc.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
+import { HOOK_MS } from '../tool/hook.ts'
 import { errorResult } from '../tool/target.ts'
 
 /** A request or a turn, as the steps around it see it. */
@@ -89,10 +92,14 @@ export async function runAround<E>(
   facts: CallFacts,
   run: () => Promise<E>,
   { toReply, fromReply }: EndingForm<E>,
+  stepMs: number = HOOK_MS,
 ): Promise<E> {
   let ran: { readonly ending: E; readonly reply: CallReply } | undefined
   let failed: { readonly error: unknown } | undefined
-  const call = async (): Promise<CallReply> => {
+  let running: Promise<CallReply> | undefined
+  let over = false
+  const begin = async (): Promise<CallReply> => {
+    if (over) throw misuse('A step around a call called next after it had replied')
     try {
       const ending = await run()
       ran = { ending, reply: toReply(ending) }
@@ -102,12 +109,24 @@ export async function runAround<E>(
       throw error
     }
   }
-  const through = steps.reduceRight<() => Promise<CallReply>>((inner, { name, run: step }) => {
-    const next = onceOnly(inner)
-    return async () => checked(name, await step(facts, next))
-  }, call)
+  const call = (): Promise<CallReply> => {
+    running = begin()
+    return running
+  }
+  const through = steps.reduceRight<() => Promise<CallReply>>(
+    (inner, step) => async () => checked(step.name, await runStep(step, facts, inner, stepMs)),
+    call,
+  )
+  const replied = async (): Promise<CallReply> => {
+    try {
+      return await through()
+    } finally {
+      over = true
+      if (facts.kind === 'turn') await running?.catch(() => {})
+    }
+  }
   try {
-    const reply = await through()
+    const reply = await replied()
     if (reply === ran?.reply) return ran.ending
     if (reply.kind === 'pending') throw misuse('A step around a call returned "pending" without calling next')
     return fromReply(reply as Reply)
@@ -117,10 +136,44 @@ export async function runAround<E>(
   }
 }
 
+/** Rejects if the step does not settle in time, before it calls `next` or after that has settled. */
+function runStep(
+  { name, run }: CallStep,
+  facts: CallFacts,
+  next: () => Promise<CallReply>,
+  ms: number,
+): Promise<CallReply> {
+  return new Promise((resolve, reject) => {
+    let timer: ReturnType<typeof setTimeout> | undefined
+    let over = false
+    const wait = (): void => {
+      const late = (): void =>
+        reject(misuse(`around of the extension "${name}" did not settle within ${ms} ms`))
+      if (!over) timer = setTimeout(late, ms)
+    }
+    const untimed = async (): Promise<CallReply> => {
+      clearTimeout(timer)
+      return await next().finally(wait)
+    }
+    const step = async (): Promise<CallReply> => run(facts, onceOnly(untimed))
+    wait()
+    step()
+      .finally(() => {
+        over = true
+        clearTimeout(timer)
+      })
+      .then(resolve, reject)
+  })
+}
+
 function onceOnly<T>(run: () => Promise<T>): () => Promise<T> {
   let running: Promise<T> | undefined
   return () => {
-    running ??= run()
+    if (running === undefined) {
+      running = run()
+      // A step that does not await it must not cause an unhandled rejection.
+      running.catch(() => {})
+    }
     return running
   }
 }

@@ -1,6 +1,7 @@
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { z } from 'zod'
 import { send, settled } from '../../../../test/support/task-client.ts'
+import { runAround } from '../carry/around.ts'
 import { JsonRpcError, RondoError, ToolError } from '../errors.ts'
 import type { CallFacts, CallReply, Extension, ExtensionHost } from '../extension.ts'
 import type { LogEvent } from '../log/event.ts'
@@ -81,6 +82,7 @@ describe('server.use', () => {
     ['a name twice', [{ name: 'a' }, { name: 'a' }], 'already in use'],
     ['no name', [{} as Extension], 'needs a name'],
     ['an unknown part', [{ name: 'a', route: {} } as Extension], 'Did you mean "routes"?'],
+    ['attach that is async', [{ name: 'a', attach: (async () => {}) as never }], 'and not a promise'],
     ['a route that is no function', [{ name: 'a', routes: { '/x': 5 as never } }], 'must be a function'],
   ])('refuses %s', (_, extensions, message) => {
     expect(() => serverWith(extensions)).toThrow(message)
@@ -103,6 +105,51 @@ describe('server.use', () => {
     const server = serverWith([])
     await add(server)
     expect(() => server.use({ name: 'late' })).toThrow('must come before')
+  })
+
+  it('leaves nothing of an extension whose attach throws', async () => {
+    const server = serverWith([])
+    let ran = 0
+    const broken: Extension = {
+      name: 'a',
+      routes: { '/x': route },
+      methods: { 'v/m': method },
+      around: (_, next) => {
+        ran += 1
+        return next()
+      },
+      attach() {
+        throw new Error('No directory')
+      },
+    }
+    expect(() => server.use(broken)).toThrow('No directory')
+    await add(server)
+    expect(ran).toBe(0)
+    expect((await get(server, '/x')).status).toBe(405)
+    expect((await send(server, 'v/m', {})).error).toMatchObject({ code: -32601 })
+  })
+
+  it('R11 closes within a limit of time, whatever an extension waits for', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      const events: LogEvent[] = []
+      const stuck: Extension = { name: 'stuck', attach: () => () => new Promise(() => {}) }
+      const closing = serverWith([stuck], { log: (event) => void events.push(event) }).close()
+      let isClosed = false
+      void closing.then(() => {
+        isClosed = true
+      })
+      for (let second = 0; second < 60 && !isClosed; second += 1) {
+        await vi.advanceTimersByTimeAsync(1_000)
+        await new Promise((resolve) => setImmediate(resolve))
+      }
+      expect(isClosed).toBe(true)
+      expect(events).toContainEqual(
+        expect.objectContaining({ event: 'extension', extension: 'stuck', level: 'warn' }),
+      )
+    } finally {
+      vi.useRealTimers()
+    }
   })
 
   it('attaches each extension once, and closes them in the opposite order, even if one throws', async () => {
@@ -200,6 +247,48 @@ describe('a method of an extension', () => {
     },
     'vendor/nothing': (() => undefined) as never,
   }
+
+  it('R11 survives a listener of its signal that throws', async () => {
+    const events: LogEvent[] = []
+    const client = new AbortController()
+    const leaving: Extension['methods'] = {
+      'vendor/slow': (_, { signal }) =>
+        new Promise((resolve) => {
+          signal.addEventListener('abort', () => {
+            resolve({})
+            throw new Error('The listener broke')
+          })
+          client.abort()
+        }),
+    }
+    const log = (event: LogEvent) => void events.push(event)
+    const server = serverWith([{ name: 'vendor', methods: leaving }], { log })
+    const meta = {
+      'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+      'io.modelcontextprotocol/clientCapabilities': {},
+    }
+    const response = await server.fetch(
+      new Request('http://127.0.0.1/mcp', {
+        method: 'POST',
+        signal: client.signal,
+        headers: {
+          'content-type': 'application/json',
+          'mcp-protocol-version': '2026-07-28',
+          'mcp-method': 'vendor/slow',
+        },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'vendor/slow', params: { _meta: meta } }),
+      }),
+    )
+    // `fetch` settles even if nobody reads its response.
+    expect(response.status).toBe(499)
+    expect(events).toContainEqual(
+      expect.objectContaining({
+        event: 'extension',
+        extension: 'vendor',
+        error: expect.objectContaining({ message: 'The listener broke' }),
+      }),
+    )
+  })
 
   it('serves its params and returns its result', async () => {
     const server = serverWith([{ name: 'vendor', methods }])
@@ -344,6 +433,50 @@ describe('a step around calls', () => {
     expect(ran).toBe(false)
   })
 
+  it.each([undefined, null, 5, 'yes', true, {}])('does not run the call if it returns %j', async (junk) => {
+    let ran = 0
+    // A step that is not async returns nothing where it refuses.
+    const server = serverWith([{ name: 'x', around: () => junk as never }])
+    server.tool('run', {}, () => String(++ran))
+    expect(await send(server, 'tools/call', { name: 'run' })).toMatchObject({ error: { code: -32603 } })
+    expect(ran).toBe(0)
+  })
+
+  it('R11 survives a step that drops the promise of next', async () => {
+    const rejections: unknown[] = []
+    const onRejection = (error: unknown): void => void rejections.push(error)
+    process.on('unhandledRejection', onRejection)
+    try {
+      const drop: Extension['around'] = async (_, next) => {
+        void next()
+        return { kind: 'complete', result: { content: [] } }
+      }
+      const server = serverWith([
+        { name: 'outer', around: drop },
+        { name: 'inner', around: async () => undefined as never },
+      ])
+      expect((await add(server)).result).toMatchObject({ content: [] })
+      await new Promise((resolve) => setImmediate(resolve))
+      expect(rejections).toEqual([])
+    } finally {
+      process.off('unhandledRejection', onRejection)
+    }
+  })
+
+  it('cannot run the call after it has replied', async () => {
+    let ran = 0
+    let late: (() => Promise<CallReply>) | undefined
+    const around: Extension['around'] = async (_, next) => {
+      late = next
+      return { kind: 'complete', result: { content: [] } }
+    }
+    const server = serverWith([{ name: 'x', around }])
+    server.tool('run', {}, () => String(++ran))
+    await send(server, 'tools/call', { name: 'run' })
+    await expect(late?.()).rejects.toThrow('after it had replied')
+    expect(ran).toBe(0)
+  })
+
   it('may replace a list', async () => {
     const around: Extension['around'] = async ({ method }, next) => {
       const reply = await next()
@@ -370,10 +503,46 @@ describe('a step around calls', () => {
   })
 })
 
+describe('the time of a step around calls', () => {
+  const limited = (around: Extension['around'], run: () => Promise<string> = async () => 'ran') => {
+    const facts: CallFacts = {
+      kind: 'request',
+      method: 'vendor/run',
+      args: {},
+      continues: false,
+      protocolVersion: 'v',
+    }
+    const steps = [{ name: 'x', run: around as NonNullable<typeof around> }]
+    const result = runAround<string>(
+      steps,
+      facts,
+      run,
+      {
+        toReply: (text) => ({ kind: 'complete', result: { text } }),
+        fromReply: ({ kind }) => kind,
+      },
+      10,
+    )
+    return result
+  }
+
+  it.each<[string, Extension['around']]>([
+    ['before next', () => new Promise(() => {})],
+    ['after next', (_, next) => next().then(() => new Promise(() => {}))],
+  ])('R11 fails the call if it does not settle %s', async (_, around) => {
+    await expect(limited(around)).rejects.toThrow('around of the extension "x" did not settle within 10 ms')
+  })
+
+  it('does not count the time of the call', async () => {
+    const slow = () => new Promise<string>((resolve) => setTimeout(resolve, 40, 'ran'))
+    expect(await limited((_, next) => next(), slow)).toBe('ran')
+  })
+})
+
 describe('a step around the turns of a task', () => {
   const begin = (server: Server) => send(server, 'tools/call', { name: 'work' })
 
-  async function run(around: Extension['around'], handler: () => string = () => 'worked') {
+  async function run(around: Extension['around'], handler: () => string | Promise<string> = () => 'worked') {
     const server = serverWith([{ name: 'x', around }], { store: createMemoryStore() })
     server.tool('work', { task: 'always' }, handler)
     const { result } = await begin(server)
@@ -394,6 +563,23 @@ describe('a step around the turns of a task', () => {
         { kind: 'complete', result: { content: [{ text: 'worked' }] } },
       ],
     ])
+  })
+
+  it('ends the turn after its handler, even if it does not wait for it', async () => {
+    const done: string[] = []
+    const { task } = await run(
+      async ({ kind }, next) => {
+        const running = next()
+        return kind === 'turn' ? { kind: 'complete', result: { content: [] } } : running
+      },
+      async () => {
+        await new Promise((resolve) => setTimeout(resolve, 20))
+        done.push('handler')
+        return 'worked'
+      },
+    )
+    expect(task).toMatchObject({ status: 'completed', result: { content: [] } })
+    expect(done).toEqual(['handler'])
   })
 
   it('may end the task with a result or an error before the handler runs', async () => {
@@ -471,6 +657,21 @@ describe('a route over fetch', () => {
     one.drain()
     const response = await get(one, '/pages')
     expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
+  })
+
+  it('T12 names the host that was checked, whatever the request line names', async () => {
+    const url = async (target: string, host: string): Promise<string> => {
+      const one = serverWith([{ name: 'u', routes: { '/url': (request) => new Response(request.url) } }], {
+        allowedHosts: ['*'],
+      })
+      return (await one.fetch(new Request(target, { headers: { host } }))).text()
+    }
+    expect(await url('http://evil.example/url?a=1', 'shop.example:8080')).toBe(
+      'http://shop.example:8080/url?a=1',
+    )
+    // A host that contains a path must not choose the route.
+    expect(await url('http://shop.example/mcp', 'shop.example/url?')).not.toContain('/url')
+    expect(await url('http://shop.example/url', 'shop.example/other?')).not.toContain('http:')
   })
 
   it('does not ask authenticate', async () => {

@@ -6,13 +6,15 @@
 import type { CallFacts, CallReply } from '../carry/around.ts'
 import type { EventDelivery, HookView } from '../carry/task/hook.ts'
 import { misuse, RondoError } from '../errors.ts'
-import { isRecord } from '../lib/json.ts'
+import { isRecord, isThenable } from '../lib/json.ts'
 import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Principal } from '../protocol/call.ts'
+import { guardListeners } from '../replay/signal.ts'
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import { deriveFromRing } from '../seal/key-ring.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { Approver } from '../tool/approval.ts'
+import { inTime } from '../tool/hook.ts'
 import type { OpenHost } from './host.ts'
 import type { Route, ServedExtensions } from './port.ts'
 
@@ -100,9 +102,11 @@ interface ExtensionsOptions {
   readonly name: string
   readonly deliver: ExtensionHost['deliver']
   readonly hook: ExtensionHost['hook']
-  /** Paths that routes must not hide, by what they serve. */
-  readonly reserved: Readonly<Record<string, string | undefined>>
+  readonly reserved: Paths
 }
+
+/** Paths that routes must not hide, by what they serve. */
+type Paths = Readonly<Record<string, string | undefined>>
 
 interface Owned<T> {
   readonly owner: string
@@ -127,9 +131,9 @@ export function createExtensions(options: ExtensionsOptions): Extensions {
   const closers: Owned<() => void | Promise<void>>[] = []
   let frozen = false
 
-  const assertVisible: Extensions['assertVisible'] = (paths) => {
+  const assertVisible = (paths: Paths, served: ReadonlyMap<string, string> = owners): void => {
     for (const [what, path] of Object.entries(paths)) {
-      for (const [route, owner] of owners) {
+      for (const [route, owner] of served) {
         if (path !== undefined && isBelow(path, route))
           throw misuse(
             `The route ${route} of the extension "${owner}" hides ${path}, ${what}: choose another path.`,
@@ -184,18 +188,19 @@ export function createExtensions(options: ExtensionsOptions): Extensions {
       if (extension.attach !== undefined) assertHandler(owner, 'function attach', extension.attach)
       if (extension.approver !== undefined && host.approver !== undefined)
         throw misuse(`Another extension asks for approvals already: "${owner}" cannot do so too.`)
+      assertVisible(reserved, new Map(Object.keys(ownRoutes).map((path) => [path, owner])))
+      // Whatever throws has left nothing of the extension behind.
+      const close = attached(extension, hostOf(options, owner))
+      if (close) closers.push({ owner, value: close })
       names.add(owner)
       for (const [path, route] of Object.entries(ownRoutes)) {
         routes.set(path, route)
         owners.set(path, owner)
       }
       for (const [method, value] of Object.entries(ownMethods)) methods.set(method, { owner, value })
-      assertVisible(reserved)
-      if (extension.around)
-        host.steps.push({ name: owner, run: (call, next) => extension.around?.(call, next) ?? next() })
-      const close: unknown = extension.attach?.(hostOf(options, owner))
-      if (extension.approver) host.approver = extension.approver
-      if (typeof close === 'function') closers.push({ owner, value: close as () => void })
+      const { around, approver } = extension
+      if (around) host.steps.push({ name: owner, run: (call, next) => around.call(extension, call, next) })
+      if (approver) host.approver = approver
     },
     freeze() {
       frozen = true
@@ -207,6 +212,9 @@ export function createExtensions(options: ExtensionsOptions): Extensions {
       if (!method) return { kind: 'error', error: new RondoError('PEER_METHOD') }
       const { clientInfo: client, protocolVersion } = call
       const aborting = new AbortController()
+      guardListeners(aborting.signal, (error) =>
+        host.log({ event: 'extension', extension: method.owner, message: LISTENER_THREW, error }),
+      )
       const stop = line.onClose(() => aborting.abort())
       try {
         const { signal } = aborting
@@ -221,13 +229,29 @@ export function createExtensions(options: ExtensionsOptions): Extensions {
     async close() {
       for (const { owner, value } of closers.splice(0).reverse()) {
         try {
-          await value()
+          const closing = async (): Promise<void> => value()
+          await inTime(closing(), CLOSE_MS, 'The function that attach returned')
         } catch (error) {
           host.log({ event: 'extension', extension: owner, message: 'The extension failed to close', error })
         }
       }
     },
   }
+}
+
+const LISTENER_THREW = 'A listener of the signal of a method threw'
+
+/** How long the server waits for an extension that closes. */
+const CLOSE_MS = 10_000
+
+function attached(extension: Extension, host: ExtensionHost): (() => void | Promise<void>) | undefined {
+  const close: unknown = extension.attach?.(host)
+  if (close === undefined || typeof close === 'function') return close as () => void
+  // Nobody else awaits it.
+  if (isThenable(close)) Promise.resolve(close).catch(() => {})
+  throw misuse(
+    `attach of the extension "${extension.name}" must return a function that closes it, or nothing, and not a promise.`,
+  )
 }
 
 function nameOf(extension: unknown): string {
