@@ -240,6 +240,7 @@ const LONGEST_WAIT_MS = 30_000
 async function followStream(link: SessionLink, outgoing: Outgoing): Promise<unknown> {
   let mark: StreamMark = {}
   let failures = 0
+  let firstBreak: unknown
   const watched: Outgoing = {
     ...outgoing,
     onMark(one) {
@@ -255,7 +256,10 @@ async function followStream(link: SessionLink, outgoing: Outgoing): Promise<unkn
       failures += 1
       const broken =
         error instanceof RondoError && error.code === 'PEER_UNREACHABLE' && !outgoing.signal.aborted
-      if (!broken || mark.id === undefined || failures > MAX_FAILURES || attempt >= MAX_ATTEMPTS) throw error
+      if (!broken) throw error
+      // A resumption that cannot connect must not look like a request that was never sent.
+      firstBreak ??= error
+      if (mark.id === undefined || failures > MAX_FAILURES || attempt >= MAX_ATTEMPTS) throw firstBreak
     }
     await sleep(link.clock, waitBefore(mark, failures), outgoing.signal)
     next = {
