@@ -103,7 +103,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
   let failures = 0
   let retryAt = 0
   let lastReason = ''
-  let closed = false
+  const closing = new AbortController()
 
   const forget = (slot: Slot): void => {
     for (const [key, one] of slots) if (one === slot) slots.delete(key)
@@ -131,6 +131,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       clientInfo: parts.clientInfo,
       onWarning: (text) => parts.warn(`${name}: ${text}`),
       clock,
+      signal: closing.signal,
     }).catch((error: unknown) => {
       throw lastLine === '' ? error : new Error(`${reasonOf(error)}; it wrote last: ${displayText(lastLine)}`)
     })
@@ -168,7 +169,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       (opened) => {
         failures = 0
         slot.opened = opened
-        if (closed) opened.drop()
+        if (closing.signal.aborted) opened.drop()
         return opened
       },
       (error: unknown) => {
@@ -187,7 +188,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
     known,
     takers,
     async connection(principal, kinds) {
-      if (closed) throw new UpstreamDown(name, 'this gateway is closed', 0)
+      if (closing.signal.aborted) throw new UpstreamDown(name, 'this gateway is closed', 0)
       const caller = callerKey(principal)
       // A connection that takes rounds says with every request what may be asked.
       const wanted = KINDS.filter((kind) => kinds.includes(kind)).join(',')
@@ -206,9 +207,9 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       return found?.[1].opening ?? this.connection(principal, kinds)
     },
     async close() {
-      closed = true
+      closing.abort(new Error('this gateway is closed'))
       const all = [...slots.values()]
-      await Promise.allSettled(all.map(async ({ opening }) => (await opening)?.drop()))
+      await Promise.allSettled(all.map(async ({ opening }) => (await opening)?.close()))
     },
   }
 }
@@ -272,6 +273,8 @@ export function reasonOf(error: unknown): string {
 interface Opened extends Connection {
   readonly idle: boolean
   readonly usedAt: number
+  /** Ends the connection, even if it is used, and resolves when its process is gone. */
+  close(): Promise<void>
 }
 
 interface OpenedParts {
@@ -288,13 +291,17 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
   let usedAt = clock.now()
   let dropped = false
   let turn: Promise<unknown> = Promise.resolve()
-  const end = (): void => void client.close().catch(() => {})
+  let ending: Promise<void> | undefined
+  const end = (): Promise<void> => {
+    ending ??= client.close().catch(() => {})
+    return ending
+  }
   const drop = (): void => {
     if (dropped) return
     dropped = true
     stopIdle()
     forget()
-    if (uses === 0) end()
+    if (uses === 0) void end()
   }
   const armIdle = (): (() => void) => clock.after(limits.idleMs, drop)
   let stopIdle = armIdle()
@@ -309,6 +316,10 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
       return usedAt
     },
     drop,
+    close() {
+      drop()
+      return end()
+    },
     async use(fn, signal) {
       uses += 1
       stopIdle()
@@ -328,7 +339,7 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
         done()
         uses -= 1
         usedAt = clock.now()
-        if (uses === 0 && dropped) end()
+        if (uses === 0 && dropped) void end()
         else if (uses === 0) stopIdle = armIdle()
       }
     },

@@ -66,24 +66,30 @@ export const bridgeCommand: Command = {
       onClient: ({ name, revision }) =>
         tell(io, `bridge: ${oneLine(name ?? 'the host')} speaks ${revision}; ${how(gateway, revision)}.`),
     })
-    await gateway.ready().catch((error: unknown) => {
-      throw new CommandError('unreachable', oneLine((error as Error).message))
+    const stopped = new Promise<void>((resolve) => {
+      if (io.signal.aborted) resolve()
+      io.signal.addEventListener('abort', () => resolve(), { once: true })
     })
-    for (const line of describe(gateway)) tell(io, line)
-    if (port === undefined) {
-      await gateway.stdio({ signals: false })
-      page?.close()
+    try {
+      const started = gateway.ready().catch((error: unknown) => {
+        throw new CommandError('unreachable', oneLine((error as Error).message))
+      })
+      await Promise.race([started, stopped])
+      if (io.signal.aborted) return 'done'
+      for (const line of describe(gateway)) tell(io, line)
+      if (port === undefined) await Promise.race([gateway.stdio({ signals: false }), stopped])
+      else {
+        const { url } = await gateway.listen({ port, signals: false })
+        const needs = token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`
+        tell(io, `bridge: serving ${url}${needs}`)
+        await stopped
+      }
       return 'done'
+    } finally {
+      // Hosts expect the commands behind the bridge to be gone with it.
+      page?.close()
+      await gateway.close()
     }
-    const listening = await gateway.listen({ port, signals: false })
-    tell(
-      io,
-      `bridge: serving ${listening.url}${token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`}`,
-    )
-    await new Promise<void>((resolve) => io.signal.addEventListener('abort', () => resolve(), { once: true }))
-    page?.close()
-    await gateway.close()
-    return 'done'
   },
 }
 

@@ -45,7 +45,7 @@ export interface StdioOptions {
   every?: Every
   /** How long calls in flight may take after the end of the input, and while the process stops. Default: 10 s. */
   graceMs?: number
-  /** Drains on SIGTERM and SIGINT, then ends the process. Default: `true`. */
+  /** Drains on SIGTERM and SIGINT, then ends the process; ends it after the end of standard input too. Default: `true`. */
   signals?: boolean
   /**
    * Logs unhandled rejections; `false` lets them end the process. Default: `true`.
@@ -127,7 +127,7 @@ export function serveStdio(service: Service, given: StdioOptions = {}): StdioSer
     read(Buffer.from('\n'))
     peer.refuseWaiting()
     atMost(peer.idle(), graceMs).then(end).catch(onError)
-    if (input === process.stdin) done.then(endProcess)
+    if (input === process.stdin && options.signals !== false) done.then(endProcess)
   }
   let gone = false
   const onGone = (): void => {
