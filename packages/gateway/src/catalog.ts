@@ -107,7 +107,11 @@ export function createCatalog(parts: CatalogParts): Catalog {
       const told = new Set<string>()
       const wanted = new Map<string, Entry>()
       const problems: string[] = []
-      for (const entry of [...read.values()].flat()) {
+      const entries = parts.upstreams.flatMap(({ name }) => read.get(name) ?? [])
+      const isOwner = (entry: Entry): boolean =>
+        declared.get(`${entry.listing}\n${entry.name}`)?.upstream === entry.upstream
+      // A name that is taken stays with its upstream, whatever the others offer later.
+      for (const entry of [...entries.filter(isOwner), ...entries.filter((one) => !isOwner(one))]) {
         const key = `${entry.listing}\n${entry.name}`
         const first = wanted.get(key)
         if (parts.reserved.has(key.slice(key.indexOf('\n') + 1)) && entry.listing === 'tools') {

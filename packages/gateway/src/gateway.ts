@@ -7,7 +7,7 @@
 
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
-import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
+import { createServer, RondoError, type Server, type ServerOptions, ToolError } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
 import type { ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
@@ -18,7 +18,7 @@ import { createHeldCalls, type HeldCalls, HeldEnded } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
-import { callerKey, createUpstream, reasonOf, type Upstream } from './upstream.ts'
+import { callerKey, createUpstream, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
 /** The state of an upstream. */
 export interface UpstreamStatus {
@@ -334,7 +334,9 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
       }
       if (failures > 0) catalog.publish()
       failures = 0
-      await changes(upstream).catch(() => {})
+      const broken = await changes(upstream).catch((error: unknown) => error)
+      // An upstream that is gone is tried soon. One that ends or refuses subscriptions is read again now and then.
+      if (!isUnreachable(broken)) await sleep(clock, LONGEST_RETRY_MS, signal)
       // The subscription has ended, so something may have been missed.
       failures = 1
     }
@@ -347,8 +349,6 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
       if (change.kind === 'task' || change.kind === 'resource') continue
       if (await read(upstream)) catalog.publish(change.kind === 'gap' ? undefined : change.kind)
     }
-    if (signal.aborted) return
-    await sleep(clock, LONGEST_RETRY_MS, signal)
   }
 
   return {
@@ -366,17 +366,20 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
   }
 }
 
+function isUnreachable(error: unknown): boolean {
+  return error instanceof UpstreamDown || (error instanceof RondoError && error.code === 'PEER_UNREACHABLE')
+}
+
 /** Resolves early when the signal fires. */
 function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const stop = clock.after(ms, resolve)
-    signal.addEventListener(
-      'abort',
-      () => {
-        stop()
-        resolve()
-      },
-      { once: true },
-    )
+    if (signal.aborted) return resolve()
+    const end = (): void => {
+      stop()
+      signal.removeEventListener('abort', end)
+      resolve()
+    }
+    const stop = clock.after(ms, end)
+    signal.addEventListener('abort', end)
   })
 }

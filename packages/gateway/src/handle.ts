@@ -12,16 +12,17 @@ type Result = Readonly<Record<string, unknown>>
 
 interface Handle {
   readonly caller: string
-  readonly what: string
   readonly ended: Promise<{ readonly result: Result } | { readonly error: unknown }>
-  readonly stop: () => void
+  isOver: boolean
+  /** Cancels the call, if it has not ended, and stops the timer. */
+  end(): void
 }
 
 export interface Handles {
   /** How long a call may stay with its request. */
   readonly afterMs: number
-  /** Keeps a call. Returns undefined if there are too many. */
-  keep(caller: string, what: string, ended: Promise<Result>, cancel: () => void): string | undefined
+  /** Keeps a call, and forgets one that has ended if there are too many. Returns undefined if all are open. */
+  keep(caller: string, ended: Promise<Result>, cancel: () => void): string | undefined
   /** Waits for the end of a call. */
   status(
     id: string,
@@ -39,26 +40,37 @@ const AFTER_MS = 50_000
 
 export function createHandles(clock: Clock): Handles {
   const handles = new Map<string, Handle>()
-  const cancels = new Map<string, () => void>()
+  const remove = (id: string): void => {
+    handles.get(id)?.end()
+    handles.delete(id)
+  }
   return {
     afterMs: AFTER_MS,
-    keep(caller, what, ended, cancel) {
-      if (handles.size >= MAX_HANDLES) return undefined
-      const id = randomBytes(9).toString('base64url')
-      const forget = (): void => {
-        handles.delete(id)
-        cancels.delete(id)
+    keep(caller, ended, cancel) {
+      if (handles.size >= MAX_HANDLES) {
+        const past = Array.from(handles).find(([, one]) => one.isOver)
+        if (past === undefined) return undefined
+        remove(past[0])
       }
-      const stop = clock.after(LIFE_MS, () => {
-        cancel()
-        forget()
-      })
+      const id = randomBytes(9).toString('base64url')
+      const stop = clock.after(LIFE_MS, () => remove(id))
       const outcome = ended.then(
         (result) => ({ result }),
         (error: unknown) => ({ error }),
       )
-      handles.set(id, { caller, what, ended: outcome, stop })
-      cancels.set(id, cancel)
+      const handle: Handle = {
+        caller,
+        ended: outcome,
+        isOver: false,
+        end() {
+          stop()
+          if (!handle.isOver) cancel()
+        },
+      }
+      void outcome.then(() => {
+        handle.isOver = true
+      })
+      handles.set(id, handle)
       return id
     },
     async status(id, caller) {
@@ -72,10 +84,7 @@ export function createHandles(clock: Clock): Handles {
       return ended
     },
     close() {
-      for (const { stop } of handles.values()) stop()
-      for (const cancel of cancels.values()) cancel()
-      handles.clear()
-      cancels.clear()
+      for (const id of [...handles.keys()]) remove(id)
     },
   }
 }

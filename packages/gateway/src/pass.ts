@@ -233,7 +233,9 @@ async function inTime(
       `"${name}" asks something that only this host could ask, and its call has ended. It may have had effects there.`,
     )
   })
-  const id = handles.keep(callerKey(ctx.principal), name, result, cancel)
+  // A call that cannot be kept ends without a reader.
+  result.catch(() => {})
+  const id = handles.keep(callerKey(ctx.principal), result, cancel)
   if (id === undefined) {
     cancel()
     throw new ToolError(
@@ -333,7 +335,7 @@ async function advance(one: Advance): Promise<Step> {
     if (state?.t !== undefined) return await sendOnce(one, () => followTask(one, connection))
     return await sendOnce(one, () => sendRound(one, connection))
   } catch (error) {
-    throw toFailure(passed, error, one.signal)
+    throw toFailure(passed, error, one.signal, state?.h !== undefined)
   }
 }
 
@@ -544,7 +546,8 @@ function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
 
 /** The keys of `_meta` that go on, and the count of hops. */
 function onward({ name }: Upstream, meta: Result): Result {
-  const hops = typeof meta[HOPS] === 'number' ? meta[HOPS] + 1 : 1
+  // A client can forge the count, so it is never taken for less than none.
+  const hops = typeof meta[HOPS] === 'number' ? Math.max(0, Math.floor(meta[HOPS])) + 1 : 1
   if (hops > MAX_HOPS)
     throw new ToolError(
       `The call went through ${MAX_HOPS} gateways, which is probably a loop: "${name}" may lead back to this one. Nothing was sent.`,
@@ -660,13 +663,19 @@ const INVALID_PARAMS = -32602
 const CAPABILITY = -32021
 
 /** The error that the caller gets. */
-function toFailure({ upstream: { name }, request }: Passed, error: unknown, signal: AbortSignal): unknown {
+function toFailure(
+  { upstream: { name }, request }: Passed,
+  error: unknown,
+  signal: AbortSignal,
+  isHeld: boolean,
+): unknown {
   if (error instanceof ToolError || error instanceof UpstreamError || signal.aborted) return error
   if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
   if (error instanceof PeerError) return toError(name, request, error)
   const code = error instanceof RondoError ? error.code : undefined
   const reason = reasonOf(error)
-  if (wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
+  // A held call was sent, even if an answer to it was not.
+  if (!isHeld && wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
   if (code === 'INPUT_NO_HANDLER')
     return new ToolError(
       `"${name}" asked for something that this client did not declare, so the call was ended: ${reason}.`,
