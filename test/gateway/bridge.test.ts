@@ -118,7 +118,7 @@ describe('K1 rondo bridge', () => {
     const said = await run.says(/serving (\S+)/)
     expect(said).toMatch(/has no tool "gret"/)
     const client = await connect(/serving (\S+)/.exec(said)?.[1] ?? '')
-    expect((await client.listTools()).map(({ name }) => name)).toEqual(['add'])
+    expect((await client.listTools()).map(({ name }) => name)).toEqual(['task_status', 'add'])
     await client.close()
   })
 })
