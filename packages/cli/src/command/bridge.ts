@@ -27,12 +27,12 @@ export const bridgeCommand: Command = {
     listen: {
       type: 'string',
       value: 'PORT',
-      help: 'serves HTTP on this port of loopback instead of stdin and stdout; 0 picks a free one',
+      help: 'serves HTTP on this port of loopback instead of stdio; 0 picks a free one',
     },
     ask: {
       type: 'string',
       value: 'WHERE',
-      help: 'who asks you: host, browser (a page on this machine), or auto: the page where the host cannot (default)',
+      help: 'who asks you: host, browser, or auto (default): a page where the host cannot',
     },
     config: { type: 'string', value: 'FILE', help: 'the servers: a JSON file with "mcpServers"' },
     name: { type: 'string', value: 'NAME', help: 'the name of the server in messages' },
