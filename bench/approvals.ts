@@ -24,7 +24,11 @@ const approvals = createApprovals({
   groups: () => ['ann'],
   pollMs: 3_600_000,
 })
-server.use(approvals)
+// There are no tasks behind these requests: without this, they would be withdrawn after a minute.
+server.use({
+  ...approvals,
+  attach: (host) => approvals.attach?.({ ...host, hook: async () => ({ kind: 'open' }) }),
+})
 
 async function open(i: number): Promise<void> {
   await approvals.approver?.open({
