@@ -321,12 +321,6 @@ describe('a mistake in the program', () => {
       build: (server, rondo) => register(rondo.tasks(server), rondo),
     },
     {
-      name: 'a limit that is none',
-      advice: /maxRounds/,
-      options: { limits: { maxRounds: -1 } },
-      build: (server, rondo) => register(rondo.mount(server), rondo),
-    },
-    {
       name: 'keys that do not load',
       advice: /not today/,
       options: { keys: { load: () => Promise.reject(new RondoError('SERVER_INTERNAL', 'not today')) } },
@@ -383,12 +377,18 @@ describe('a mistake in the program', () => {
     await rondo.close()
   })
 
-  it('is found by ready() if it is in limits, keys or store', async () => {
+  it('in limits is a TypeError of createRondo', () => {
+    const limits = { maxRounds: -1 }
+    expect(() => createRondo({ audience: 'mistakes', keys: generateKey(), log: 'off', limits })).toThrow(
+      'limits.maxRounds must be',
+    )
+  })
+
+  it('in keys or store is found by ready()', async () => {
     const gone = { ready: () => Promise.reject(new TypeError('no store')) }
     const ready = (options: Partial<RondoOptions>) =>
       createRondo({ audience: 'mistakes', keys: generateKey(), log: 'off', ...options }).ready()
     await expect(ready({ store: { ...createMemoryStore(), ...gone } })).rejects.toThrow('no store')
-    await expect(ready({ limits: { maxRounds: -1 } })).rejects.toThrow('maxRounds')
     await expect(ready({ keys: { load: () => Promise.reject(new Error('no keys')) } })).rejects.toThrow(
       'no keys',
     )
