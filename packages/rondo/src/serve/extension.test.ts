@@ -477,6 +477,37 @@ describe('a step around calls', () => {
     expect(ran).toBe(0)
   })
 
+  it('decides about the calls of clients of earlier eras too', async () => {
+    let ran = 0
+    const refuse: Extension['around'] = async () => {
+      throw new RondoError('PEER_FORBIDDEN')
+    }
+    const server = serverWith([{ name: 'x', around: refuse }])
+    server.tool('run', {}, () => String(++ran))
+    const response = await get(server, '/mcp', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'mcp-protocol-version': '2025-11-25' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'run' } }),
+    })
+    expect(await response.json()).toMatchObject({ id: 1, error: { message: 'This caller may not do this' } })
+    expect(ran).toBe(0)
+  })
+
+  it("H2 does not see a call that its caller's token does not allow", async () => {
+    const calls: CallFacts[] = []
+    const around: Extension['around'] = (call, next) => {
+      calls.push(call)
+      return next()
+    }
+    const authenticate = () => ({ subject: 'ann', scopes: ['read'] })
+    const server = serverWith([{ name: 'x', around }], { authenticate })
+    server.tool('refund', { scopes: ['write'] }, () => 'refunded')
+    expect((await send(server, 'tools/call', { name: 'refund' })).error).toMatchObject({
+      data: { requiredScopes: ['write'] },
+    })
+    expect(calls).toEqual([])
+  })
+
   it('may replace a list', async () => {
     const around: Extension['around'] = async ({ method }, next) => {
       const reply = await next()
@@ -650,6 +681,22 @@ describe('a route over fetch', () => {
     expect((await from({ origin: 'null' })).status).toBe(403)
     expect((await from({}, 'x'.repeat(11))).status).toBe(413)
     expect((await from({ origin: 'http://127.0.0.1' })).status).toBe(200)
+  })
+
+  it('T20 refuses a body for which there is no room', async () => {
+    const one = server({ maxMessageWeight: 1, maxWeightInFlight: 1, maxWeightInFlightPerCaller: 1 })
+    const chunks = [new Uint8Array(6_000), new Uint8Array(6_000)]
+    const body = new ReadableStream({
+      pull(controller) {
+        const chunk = chunks.shift()
+        if (chunk) controller.enqueue(chunk)
+        else controller.close()
+      },
+    })
+    const sent = { method: 'POST', body, duplex: 'half' } as RequestInit
+    const response = await get(one, '/pages', sent)
+    expect([response.status, response.headers.get('retry-after')]).toEqual([429, '1'])
+    expect((await get(one, '/pages', { method: 'POST', body: 'a=1' })).status).toBe(200)
   })
 
   it('refuses new requests while the server drains', async () => {

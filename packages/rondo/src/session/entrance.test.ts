@@ -1,6 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import type { Message, OlderClient, OpenStream } from '../../../../test/support/older-client.ts'
 import { startOlder } from '../../../../test/support/older-server.ts'
+import { generateKey } from '../seal/key-ring.ts'
+import { createServer } from '../serve/server.ts'
 
 const ASK = { jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'ask' } }
 const ADA = { action: 'accept', content: { name: 'Ada' } }
@@ -210,4 +212,30 @@ describe('the entrance of older clients over HTTP', () => {
     expect((await client.get()).status).toBe(404)
     expect((await client.post({ jsonrpc: '2.0', id: 1, method: 'ping' })).status).toBe(404)
   })
+})
+
+it('begins no session while the server drains, whatever id the request names', async () => {
+  const server = createServer({ name: 's', version: '1', keys: generateKey(), log: 'off', sessions: {} })
+  const initialize = (id: string) =>
+    server.fetch(
+      new Request('http://127.0.0.1/mcp', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'mcp-session-id': id },
+        body: JSON.stringify({
+          jsonrpc: '2.0',
+          id: 1,
+          method: 'initialize',
+          params: {
+            protocolVersion: '2025-11-25',
+            capabilities: {},
+            clientInfo: { name: 'c', version: '1' },
+          },
+        }),
+      }),
+    )
+  expect((await initialize('stale')).status).toBe(200)
+  server.drain()
+  const response = await initialize('stale')
+  expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
+  await server.close()
 })
