@@ -130,6 +130,20 @@ describe('the page of rondo bridge', () => {
     expect(await answer).toEqual({ action: 'decline' })
   })
 
+  it('takes one of two forms that arrive together, and tells the other that the question is gone', async () => {
+    const { link, answer } = await asked()
+    const token = tokenIn((await send(link)).text)
+    const form = (action: string) =>
+      send(link, {
+        method: 'POST',
+        headers: { origin: link.origin },
+        body: `token=${token}&do=${action}`,
+      })
+    const statuses = (await Promise.all([form('decline'), form('cancel')])).map(({ status }) => status)
+    expect(statuses.toSorted()).toEqual([200, 404])
+    expect(await answer).toEqual({ action: statuses[0] === 200 ? 'decline' : 'cancel' })
+  })
+
   it('is gone when the call has ended', async () => {
     const { link, answer, abort } = await asked()
     abort.abort()

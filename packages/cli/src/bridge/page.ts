@@ -62,6 +62,7 @@ export function createAskPage({ open: show, always }: PageOptions): AskPage {
     async ask(question) {
       if (questions.size >= MAX_OPEN || question.signal.aborted) return { action: 'cancel' }
       const { origin } = await listen()
+      if (question.signal.aborted) return { action: 'cancel' }
       const path = randomBytes(24).toString('base64url')
       return new Promise<InputResponse>((resolve) => {
         const answer = (response: InputResponse): void => {
@@ -83,6 +84,8 @@ export function createAskPage({ open: show, always }: PageOptions): AskPage {
   }
 }
 
+const GONE = 'This question is no longer open. You can close this page.'
+
 async function serve(
   questions: ReadonlyMap<string, Open>,
   host: string,
@@ -91,9 +94,9 @@ async function serve(
 ): Promise<void> {
   if (request.headers.host !== host)
     return send(response, 403, message('This address is not the one of this page.'))
-  const open = questions.get((request.url ?? '').slice(1))
-  if (open === undefined)
-    return send(response, 404, message('This question is no longer open. You can close this page.'))
+  const path = (request.url ?? '').slice(1)
+  const open = questions.get(path)
+  if (open === undefined) return send(response, 404, message(GONE))
   if (request.method === 'GET') return send(response, 200, draw(open))
   if (request.method !== 'POST') return send(response, 405, message('This page takes GET and POST.'))
   if (request.headers.origin !== `http://${host}`)
@@ -102,6 +105,8 @@ async function serve(
   if (sent === undefined) return send(response, 413, message('The answer is too long.'))
   if (!isSame(sent.get('token') ?? '', open.token))
     return send(response, 403, message('This form is not the one that was shown.'))
+  // It may have been answered while this form arrived.
+  if (questions.get(path) !== open) return send(response, 404, message(GONE))
   const action = sent.get('do')
   if (action === 'decline' || action === 'cancel') {
     open.answer({ action })
