@@ -3,6 +3,7 @@
 import { createServer as createHttp, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { AskLocally } from '@rondo/gateway'
+import { generateKey } from 'rondo'
 import { connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createManualClock } from '../support/manual-clock.ts'
@@ -66,7 +67,35 @@ function modern(offer: Offer): (message: Message) => unknown {
   }
 }
 
+/** Speaks 2025-11-25, and accepts every call without a word. */
+function older({ method }: Message, response: ServerResponse, request: IncomingMessage): unknown {
+  if (request.method === 'GET') return void response.writeHead(405).end()
+  if (method === 'server/discover') return NO_METHOD
+  if (method === 'initialize') {
+    const serverInfo = { name: 'old', version: '1.0.0' }
+    return { result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } }
+  }
+  if (method === 'tools/list') return { result: { tools: toolRows('t') } }
+  return void response.writeHead(202).end()
+}
+
 const said = (text: string) => ({ content: [{ type: 'text', text }] })
+
+/** A server of 2026-07-28 whose tool asks for a name before it returns. */
+async function asker(): Promise<Fake & { readonly answers: unknown[] }> {
+  const answers: unknown[] = []
+  const server = await fake((message) => {
+    if (message.method !== 'tools/call') return modern({ tools: toolRows('t') })(message)
+    if (message.params?.inputResponses !== undefined) {
+      answers.push(message.params.inputResponses)
+      return { result: { ...said('done'), resultType: 'complete' } }
+    }
+    const params = { mode: 'form', message: 'Who?', requestedSchema: { type: 'object', properties: {} } }
+    const inputRequests = { q: { method: 'elicitation/create', params } }
+    return { result: { resultType: 'input_required', inputRequests } }
+  })
+  return { ...server, answers }
+}
 
 describe('W10 a forged count of hops', () => {
   it.each([-1e300, -8, 0.5, 1e300])('of %s does not lengthen a loop', async (forged) => {
@@ -138,17 +167,139 @@ describe('W8 an upstream without subscriptions', () => {
   }, 10_000)
 })
 
+describe('W8 an upstream that does not answer at the start', () => {
+  it('does not keep the others from being served, and is offered once it answers', async () => {
+    let answer = (): void => {}
+    const answering = new Promise<void>((resolve) => {
+      answer = resolve
+    })
+    const slow = await fake(async (message) => {
+      await answering
+      return modern({ tools: toolRows('t') })(message)
+    })
+    const fast = await fake(modern({ tools: toolRows('t'), call: () => said('fast') }))
+    const clock = createManualClock()
+    const serving = serveGateway({ slow: { url: slow.url }, fast: { url: fast.url } }, { clock })
+    await clock.elapse(5_000)
+    const { url, gateway } = await serving
+    expect(gateway.upstreams()).toMatchObject([
+      { name: 'slow', tools: 0, problem: 'it has not answered yet' },
+      { name: 'fast', tools: 1 },
+    ])
+    const client = await connect(url)
+    onTestFinished(() => client.close())
+    expect(await client.callTool('fast_t')).toMatchObject(said('fast'))
+    answer()
+    await expect.poll(() => gateway.upstreams()[0]).toMatchObject({ name: 'slow', tools: 1 })
+    expect((await client.listTools({ fresh: true })).map(({ name }) => name)).toContain('slow_t')
+  }, 15_000)
+})
+
+describe('W5 credentials', () => {
+  it('are those of the request, not of an earlier one with other scopes', async () => {
+    const sent: unknown[] = []
+    const up = await fake((message, _response, { headers }) => {
+      if (message.method === 'tools/call') sent.push(headers['x-scopes'])
+      return modern({ tools: toolRows('t'), call: () => said('done') })(message)
+    })
+    const credentials = (caller?: { scopes?: readonly string[] }) => ({ 'X-Scopes': String(caller?.scopes) })
+    const { url } = await serveGateway(
+      { up: { url: up.url, credentials } },
+      { authenticate: ({ headers }) => ({ subject: 'ada', scopes: [headers('x-scope') ?? ''] }) },
+    )
+    for (const scope of ['admin', 'read']) {
+      const client = await connect(url, { headers: { 'X-Scope': scope } })
+      onTestFinished(() => client.close())
+      await client.callTool('t')
+    }
+    expect(sent).toEqual(['admin', 'read'])
+  })
+})
+
+describe('W4 a policy', () => {
+  it('that answers a question itself is obeyed, and nobody is asked', async () => {
+    const up = await asker()
+    const { url } = await serveGateway(
+      { up: { url: up.url } },
+      { onRound: () => ({ kind: 'rewrite', answers: { q: { action: 'decline' } } }) },
+    )
+    let asked = 0
+    const form = () => {
+      asked += 1
+      return { action: 'accept', content: {} } as const
+    }
+    const client = await connect(url, { answers: { elicitation: { form } } })
+    onTestFinished(() => client.close())
+    expect(await client.callTool('t')).toMatchObject(said('done'))
+    expect(asked).toBe(0)
+    expect(up.answers).toEqual([{ q: { action: 'decline' } }])
+  })
+})
+
+describe('W9 a confirmation', () => {
+  it("is the gateway's own: its answer does not go upstream", async () => {
+    const up = await asker()
+    const { url } = await serveGateway({ up: { url: up.url } }, { decide: () => 'confirm' })
+    const asked: string[] = []
+    const client = await connect(url, {
+      answers: {
+        elicitation: {
+          form: ({ message, requestedSchema }) => {
+            asked.push(message)
+            const [field] = Object.keys(requestedSchema.properties ?? {})
+            return { action: 'accept', content: field === undefined ? {} : { [field]: true } }
+          },
+        },
+      },
+    })
+    onTestFinished(() => client.close())
+    expect(await client.callTool('t')).toMatchObject(said('done'))
+    expect(asked.length).toBe(2)
+    expect(up.answers).toEqual([{ q: { action: 'accept', content: {} } }])
+  })
+})
+
+describe('W2 an upstream that changes its revision', () => {
+  it('does not get the state of a call that began in the other one', async () => {
+    const up = await asker()
+    let isOld = false
+    const changing = await fake(async (message, response, request) => {
+      if (isOld) return older(message, response, request)
+      const body = { jsonrpc: '2.0', ...message }
+      const sent = await fetch(up.url, { method: 'POST', body: JSON.stringify(body) })
+      return sent.json()
+    })
+    const keys = generateKey()
+    const first = await serveGateway({ up: { url: changing.url } }, { keys })
+    const call = { method: 'tools/call', name: 't', arguments: {} } as const
+    const form = () => ({ action: 'accept', content: {} }) as const
+    const ask = async (url: string) => {
+      const client = await connect(url, { answers: { elicitation: { form } } })
+      onTestFinished(() => client.close())
+      return client
+    }
+    const asked = await (await ask(first.url)).round(call)
+    if (asked.resultType !== 'input_required') throw new Error('no question')
+    isOld = true
+    const second = await serveGateway({ up: { url: changing.url } }, { keys })
+    const calls = () => changing.methods.filter((one) => one === 'tools/call').length
+    const before = calls()
+    const { requestState } = asked
+    const answered = { requestState, inputResponses: { q: { action: 'accept', content: {} } } } as const
+    expect(await (await ask(second.url)).round(call, answered)).toMatchObject({
+      result: {
+        isError: true,
+        content: [{ text: expect.stringContaining('spoke 2026-07-28 when this call began') }],
+      },
+    })
+    expect(calls()).toBe(before)
+  })
+})
+
 describe('never twice', () => {
   it('says that a call may have had effects when its stream breaks and its upstream is gone', async () => {
-    const up: Fake = await fake(({ method }, response, request) => {
-      if (request.method === 'GET') return void response.writeHead(405).end()
-      if (method === 'server/discover') return NO_METHOD
-      if (method === 'initialize') {
-        const serverInfo = { name: 'old', version: '1.0.0' }
-        return { result: { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo } }
-      }
-      if (method === 'tools/list') return { result: { tools: toolRows('t') } }
-      if (method !== 'tools/call') return void response.writeHead(202).end()
+    const up: Fake = await fake((message, response, request) => {
+      if (message.method !== 'tools/call') return older(message, response, request)
       response.writeHead(200, { 'Content-Type': 'text/event-stream' })
       response.write('id: 1\nretry: 1\ndata:\n\n')
       setTimeout(() => up.stop(), 20)
@@ -163,17 +314,6 @@ describe('never twice', () => {
     expect(up.methods.filter((one) => one === 'tools/call').length).toBe(1)
   })
 })
-
-/** A server of 2026-07-28 whose tool asks for a name before it returns. */
-const asker = () =>
-  fake((message) => {
-    if (message.method !== 'tools/call') return modern({ tools: toolRows('t') })(message)
-    if (message.params?.inputResponses !== undefined)
-      return { result: { ...said('done'), resultType: 'complete' } }
-    const params = { mode: 'form', message: 'Who?', requestedSchema: { type: 'object', properties: {} } }
-    const inputRequests = { q: { method: 'elicitation/create', params } }
-    return { result: { resultType: 'input_required', inputRequests } }
-  })
 
 describe('R9 handles of calls that wait for a person', () => {
   it('are bounded: one call too many is ended, ended calls make room, and the process goes on', async () => {

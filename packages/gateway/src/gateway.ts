@@ -41,6 +41,8 @@ export interface Gateway extends Server {
   heldCalls(): number
 }
 
+/** How long the first upstream that answers waits for the others. */
+const START_MS = 5_000
 const FIRST_RETRY_MS = 1_000
 const LONGEST_RETRY_MS = 60_000
 
@@ -354,13 +356,33 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
   return {
     problem: (name) => problems.get(name),
     async start() {
-      const read1 = await Promise.all(upstreams.map(read))
-      if (!read1.includes(true)) {
+      const pending = new Set(upstreams)
+      let isAnyRead = false
+      let onFirst = (): void => {}
+      const first = new Promise<void>((resolve) => {
+        onFirst = resolve
+      })
+      const reads = upstreams.map(async (upstream) => {
+        const isRead = await read(upstream)
+        pending.delete(upstream)
+        isAnyRead ||= isRead
+        if (isRead) onFirst()
+        return isRead
+      })
+      // Hosts give a server little time to start, so the upstreams that answer do not wait long for the others.
+      await Promise.race([Promise.all(reads), first.then(() => sleep(clock, START_MS, signal))])
+      if (!isAnyRead) {
         const all = upstreams.map(({ name }) => `${name}: ${problems.get(name)}`)
         throw new Error(`No upstream answers. ${all.join('; ')}`)
       }
       catalog.publish()
-      upstreams.forEach((upstream, i) => void follow(upstream, read1[i] === true))
+      const late = new Set(pending)
+      for (const { name } of late) problems.set(name, 'it has not answered yet')
+      upstreams.forEach(async (upstream, i) => {
+        const isRead = (await reads[i]) === true
+        if (isRead && late.has(upstream)) catalog.publish()
+        void follow(upstream, isRead)
+      })
     },
     stop: () => stopped.abort(),
   }

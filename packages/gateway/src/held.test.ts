@@ -161,4 +161,26 @@ describe('held calls', () => {
     held.close()
     await expect(resume(id, {})).rejects.toThrow('It may have had effects there')
   })
+
+  it('K3 wait for the last answer however often a retry came: no earlier time limit ends them', async () => {
+    const { clock, held, begin } = setup({ waitMs: 1_000 })
+    const { send } = asking(2)
+    const id = await asked(held, await begin(send))
+    const again = () =>
+      held.resume(id, 'ada', undefined, { line: LINE, signal: new AbortController().signal })
+    const both = [again(), again()]
+    clock.advance(10)
+    await Promise.all(both)
+    clock.advance(600)
+    const answered = held.resume(
+      id,
+      'ada',
+      { 'ask-1': YES },
+      { line: LINE, signal: new AbortController().signal },
+    )
+    await clock.elapse(10)
+    expect(await answered).toMatchObject({ kind: 'asks' })
+    clock.advance(600)
+    expect(held.size).toBe(1)
+  })
 })

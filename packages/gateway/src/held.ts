@@ -105,6 +105,11 @@ export function createHeldCalls(
     else if ('error' in outcome) ended.set(held.id, { caller: held.caller, error: outcome.error })
     else ended.set(held.id, { caller: held.caller, step: { kind: 'result', result: outcome.result } })
   }
+  /** Two retries may wait at once; each waits again by itself. */
+  const wakeAll = (held: Held): void => {
+    for (const wake of held.waiting) wake()
+    held.waiting.clear()
+  }
   const settle = (held: Held, outcome: NonNullable<Held['outcome']>): void => {
     if (held.outcome !== undefined) return
     held.outcome = outcome
@@ -114,7 +119,7 @@ export function createHeldCalls(
     calls.delete(held.id)
     onEnd(held.id)
     if (held.asked > 0) keep(held)
-    for (const wake of held.waiting) wake()
+    wakeAll(held)
   }
   const give = (held: Held, why: string): void => {
     settle(held, { error: new HeldEnded(why) })
@@ -147,7 +152,7 @@ export function createHeldCalls(
           close()
           reject(signal.reason)
         })
-        for (const wake of held.waiting) wake()
+        wakeAll(held)
       })
 
   const overLimit = ({ upstream, caller, asked }: Held, size: number): string | undefined => {
@@ -174,7 +179,6 @@ export function createHeldCalls(
           await new Promise<void>((resolve) => {
             held.waiting.add(resolve)
           })
-        held.waiting.clear()
         if (held.outcome === undefined && held.open.size > 0)
           await new Promise<void>((resolve) => void clock.after(GATHER_MS, resolve))
         const { outcome } = held
@@ -184,6 +188,8 @@ export function createHeldCalls(
         }
         if (held.open.size === 0) continue
         const late = `Nobody answered "${held.upstream}" within ${Math.round(limits.waitMs / 1000)} s, so the call was ended. It may have had effects there.`
+        // Another retry may have set it.
+        held.stopTimer()
         held.stopTimer = clock.after(limits.waitMs, () => give(held, late))
         const questions = Object.fromEntries(Array.from(held.open, ([key, { request }]) => [key, request]))
         held.steps += 1

@@ -120,6 +120,7 @@ export const OWN = [
   'clock',
 ] as const
 
+const MAX_LIMIT = 2_147_483_647
 const NAME = /^[A-Za-z0-9_.-]{1,64}$/
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 
@@ -130,8 +131,9 @@ export function assertGatewayOptions({ upstreams, hold = {} }: GatewayOptions): 
   for (const [name, upstream] of Object.entries(upstreams)) assertUpstream(name, upstream)
   for (const [name, value] of Object.entries(hold)) {
     if (!Object.hasOwn(HOLD, name)) throw new TypeError(`hold has no option "${name}".`)
-    if (value !== undefined && !(typeof value === 'number' && value >= 0))
-      throw new TypeError(`hold.${name} must be a number of 0 or more.`)
+    // A longer timer would fire at once.
+    if (value !== undefined && !(typeof value === 'number' && value >= 0 && value <= MAX_LIMIT))
+      throw new TypeError(`hold.${name} must be a number from 0 to ${MAX_LIMIT}.`)
   }
 }
 

@@ -192,16 +192,17 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Drive
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
     const step = await advance({ ...round, state, answers })
     if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
-    const questions = await vet(passing, passed, ctx, step.questions)
+    const { questions, answers: ofPolicy } = await vet(passing, passed, ctx, step)
     const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
-    const given = local.length > 0 ? await askHere(round, local) : undefined
-    const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given ?? {}, key))
-    if (given === undefined || others.length > 0) {
+    const given = { ...ofPolicy, ...(local.length > 0 && (await askHere(round, local))) }
+    const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given, key))
+    const isAnswered = Object.keys(given).length > 0
+    if (!isAnswered || others.length > 0) {
       const shown = others.map(([key, one]) => [key, labelled(passing, upstream, one)])
       return {
         kind: 'asks',
         questions: Object.fromEntries(shown),
-        state: { ...step.state, ...(given && { l: given }) },
+        state: { ...step.state, ...(isAnswered && { l: given }) },
       }
     }
     answers = given
@@ -605,22 +606,30 @@ async function vet(
   { policies }: Passing,
   { upstream, request }: Passed,
   ctx: Context,
-  given: InputRequests,
-): Promise<InputRequests> {
+  { questions: given, state }: Extract<Step, { kind: 'asks' }>,
+): Promise<{ readonly questions: InputRequests; readonly answers: InputResponses }> {
   let questions = given
+  let answers: InputResponses = {}
+  const stateLength = state.s?.length ?? 0
   const server = { target: upstream.name, name: upstream.known.server }
   const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
   if (clash !== undefined)
     throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}`)
   for (const policy of policies) {
-    const verdict = await policy({ server, request, round: ctx.round, questions, stateLength: 0 })
+    const verdict = await policy({ server, request, round: ctx.round, questions, stateLength })
     if (verdict?.kind === 'refuse')
       throw new ToolError(
         `A question of "${upstream.name}" is not shown here: ${verdict.reason}. The call was ended.`,
       )
-    if (verdict?.kind === 'rewrite') questions = { ...questions, ...verdict.questions }
+    if (verdict?.kind !== 'rewrite') continue
+    answers = { ...answers, ...verdict.answers }
+    const open = Object.entries({ ...questions, ...verdict.questions })
+    // Nobody is asked what a policy has answered, or what the upstream did not ask.
+    questions = Object.fromEntries(
+      open.filter(([key]) => Object.hasOwn(given, key) && !Object.hasOwn(answers, key)),
+    )
   }
-  return questions
+  return { questions, answers }
 }
 
 function labelled({ labels }: Passing, { name }: Upstream, request: InputRequest): InputRequest {

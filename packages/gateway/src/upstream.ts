@@ -95,6 +95,13 @@ export function callerKey(principal: Principal | undefined): string {
     : JSON.stringify([principal.issuer, principal.client, principal.subject])
 }
 
+/** The owner of a connection. Credentials may depend on what a token allows, so other scopes or claims get a connection of their own. */
+function ownerKey(principal: Principal | undefined, { credentials }: UpstreamOptions): string {
+  const caller = callerKey(principal)
+  if (credentials === undefined || principal === undefined) return caller
+  return JSON.stringify([caller, principal.scopes, principal.claims])
+}
+
 export function createUpstream(name: string, options: UpstreamOptions, parts: UpstreamParts): Upstream {
   const { clock, limits } = parts
   const takers: Upstream['takers'] = new WeakMap()
@@ -189,7 +196,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
     takers,
     async connection(principal, kinds) {
       if (closing.signal.aborted) throw new UpstreamDown(name, 'this gateway is closed', 0)
-      const caller = callerKey(principal)
+      const caller = ownerKey(principal, options)
       // A connection that takes rounds says with every request what may be asked.
       const wanted = KINDS.filter((kind) => kinds.includes(kind)).join(',')
       const key = `${caller}\n${known.revision !== undefined && hasRounds(known.revision) ? '*' : wanted}`
@@ -202,7 +209,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       return opened
     },
     async anyConnection(principal, kinds) {
-      const prefix = `${callerKey(principal)}\n`
+      const prefix = `${ownerKey(principal, options)}\n`
       const found = [...slots].find(([key]) => key.startsWith(prefix))
       return found?.[1].opening ?? this.connection(principal, kinds)
     },
