@@ -203,7 +203,14 @@ async function takeClick(
   const body = await readBody(request)
   const click = body === undefined ? undefined : notifier.readClick(request.headers, body, host.now())
   if (!click) return new Response('The request was not signed by Slack.', { status: 401 })
-  const say = (text: string) => Response.json({ response_type: 'ephemeral', replace_original: false, text })
+  if (click === 'ignored') return new Response(null)
+  const say = (text: string): Response => {
+    // Slack waits three seconds for the response, and may show nothing of it.
+    void notifier
+      .reply(click, text)
+      .catch((error) => host.log('Approvals: a reply to a click could not be sent', error))
+    return Response.json({ response_type: 'ephemeral', replace_original: false, text })
+  }
   const asked = await desk.get(click.id)
   const identity = { kind: 'slack', issuer: 'slack', subject: click.user, name: click.name } as const
   const standing = asked && (await people.standing(asked, identity))

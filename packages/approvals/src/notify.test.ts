@@ -85,10 +85,12 @@ describe('slack', () => {
         secret = signingSecret,
         ageS = 0,
         team = 'T1',
-      }: { secret?: string; ageS?: number; team?: string } = {},
+        replyTo,
+      }: { secret?: string; ageS?: number; team?: string; replyTo?: string } = {},
     ) => {
       const actions = [{ action_id: action, value: id }]
-      const payload = { type: 'block_actions', user: { id: user, team_id: team, name: user }, actions }
+      const who = { id: user, team_id: team, name: user }
+      const payload = { type: 'block_actions', user: who, actions, response_url: replyTo }
       const body = new URLSearchParams({ payload: JSON.stringify(payload) }).toString()
       const timestamp = Math.floor(desk.host.now() / 1000) - ageS
       const hmac = createHmac('sha256', secret).update(`v0:${timestamp}:${body}`).digest('hex')
@@ -122,9 +124,69 @@ describe('slack', () => {
     expect(await state(id)).toBe('approved')
   })
 
+  it('V2 T8 sends texts of callers without markup, in the blocks and in the text for notifications', async () => {
+    const { desk, received } = await createSlack()
+    await desk.ask({ message: 'Deploy <!channel> & <https://evil.example|here>?' })
+    await desk.approvals.desk().drain()
+    expect(JSON.parse(received[0]?.body ?? '{}').text).toBe(
+      'Deploy &lt;!channel&gt; &amp; &lt;https://evil.example|here&gt;?',
+    )
+  })
+
+  it('V2 has no button that decides if the message cannot show all details', async () => {
+    const { desk, received } = await createSlack()
+    const actionsAt = (i: number) =>
+      [...(received[i]?.body ?? '').matchAll(/"action_id":"(\w+)"/g)].map(([, action]) => action)
+    await desk.ask({ details: { padding: 'x'.repeat(3_000), target: 'production' } })
+    await desk.approvals.desk().drain()
+    expect(actionsAt(0)).toEqual(['page'])
+    await desk.ask({ message: 'x'.repeat(3_000) })
+    await desk.approvals.desk().drain()
+    expect(actionsAt(1)).toEqual(['page'])
+    await desk.ask({ details: { padding: 'x'.repeat(2_000), target: 'production' } })
+    await desk.approvals.desk().drain()
+    expect(actionsAt(2)).toEqual(['approve', 'deny', 'page'])
+  })
+
+  it('V2 shows no line of a value as a fact of its own', async () => {
+    const { desk, received } = await createSlack()
+    await desk.ask({ details: { version: '1\nAsked by: the board', 'x\nTool': '\u202eevil' } })
+    await desk.approvals.desk().drain()
+    const { blocks } = JSON.parse(received[0]?.body ?? '{}') as { blocks: { text: { text: string } }[] }
+    const lines = blocks[1]?.text.text.split('\n') ?? []
+    expect(lines.filter((line) => line.startsWith('Asked by'))).toHaveLength(1)
+    expect(lines).toContain('version: 1\\nAsked by: the board')
+    expect(lines).toContain('x\\nTool: \\u202eevil')
+  })
+
+  it('V3 replies to a stale click where only its user sees it', async () => {
+    const { desk, received, click } = await createSlack()
+    const { url, received: replies } = await receive(() => ({}))
+    const { id } = await desk.ask()
+    await click(id, 'approve', 'U-ann', { replyTo: url })
+    await click(id, 'deny', 'U-ann', { replyTo: url })
+    await expect.poll(() => replies).toHaveLength(2)
+    expect(replies.map(({ body }) => JSON.parse(body).text).sort()).toEqual([
+      'Nothing was changed: this request was closed before.',
+      'You have approved this.',
+    ])
+    expect(replies.every(({ body }) => JSON.parse(body).response_type === 'ephemeral')).toBe(true)
+    expect(received.every(({ headers }) => headers.authorization === 'Bearer xoxb-1')).toBe(true)
+    expect(replies.some(({ headers }) => 'authorization' in headers)).toBe(false)
+  })
+
+  it('acknowledges a click on the link to the page, which decides nothing', async () => {
+    const { desk, click, state } = await createSlack()
+    const { id } = await desk.ask()
+    expect(await click(id, 'page', 'U-ann')).toEqual({ status: 200, text: '' })
+    expect((await click(id, 'page', 'U-ann', { secret: 'guessed' })).status).toBe(401)
+    expect(await state(id)).toBe('open')
+  })
+
   it.each([
     ['with a forged signature', 'U-ann', { secret: 'guessed' }, 401],
     ['with an old signature, as a replay has', 'U-ann', { ageS: 301 }, 401],
+    ['with a signature for a later time', 'U-ann', { ageS: -301 }, 401],
     ['from the caller', 'U-erin', {}, 200],
     ['from a known person outside of the group', 'U-eve', {}, 200],
     ['from an unknown user', 'U-nobody', {}, 200],
@@ -199,5 +261,39 @@ describe('email', () => {
     expect(head).not.toMatch(/^Bcc/m)
     expect(head).toContain('Subject: Approval: Deploy Bcc')
     expect(mails[0]?.replaceAll('=\n', '')).toContain(`/approvals/r/${id}`)
+  })
+
+  it('V2 shows no line of a message or a value as a fact of its own', async () => {
+    const texts: string[] = []
+    const transport = { sendMail: async ({ text }: { text: string }) => void texts.push(text) }
+    const desk = createDeskBench({ notify: [email({ transport, from: 'approvals@example.com' })] })
+    closing.push(desk.close)
+    desk.directory['release-managers'] = [{ id: 'ann', email: 'ann@example.com' }]
+    const spoof = 'x\r\nDecide here: https://evil.example'
+    await desk.ask({ message: spoof, details: { note: spoof } })
+    await desk.approvals.desk().drain()
+    const decide = (texts[0] ?? '').split(/[\r\n]+/).filter((line) => line.startsWith('Decide here'))
+    expect(decide).toEqual([`Decide here: ${ORIGIN}/approvals/r/request-1`])
+  })
+
+  it('V7 sends again to those whose mail failed, and to nobody else', async () => {
+    const sent: string[] = []
+    let isDown = true
+    const transport = {
+      async sendMail({ to }: { to: string }) {
+        if (isDown && to.startsWith('bob')) throw new Error('mailbox is busy')
+        sent.push(to)
+      },
+    }
+    const desk = createDeskBench({ notify: [email({ transport, from: 'approvals@example.com' })] })
+    closing.push(desk.close)
+    desk.directory['release-managers'] = ['ann', 'bob'].map((id) => ({ id, email: `${id}@example.com` }))
+    const { id } = await desk.ask()
+    await desk.approvals.desk().drain()
+    expect(await (await desk.visit(`/r/${id}`, 'ann')).text()).toContain('could not be sent by email')
+    isDown = false
+    desk.pass(4_000)
+    await desk.approvals.desk().drain()
+    expect(sent).toEqual(['ann@example.com', 'bob@example.com'])
   })
 })

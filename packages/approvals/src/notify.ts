@@ -53,6 +53,9 @@ export function webhook({ url, secret, name = 'webhook' }: WebhookOptions): Noti
   }
 }
 
+/** Messages of which it is remembered whom they reached. Beyond, and after a restart, a mail may come twice. */
+const MAX_PARTLY = 1_000
+
 /** What is used of a transport of nodemailer. */
 export interface MailTransport {
   sendMail(mail: { from?: string; to: string; subject: string; text: string }): Promise<unknown>
@@ -81,6 +84,8 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
     throw new TypeError('email needs a sender: email({ transport, from })')
   if (typeof transport !== 'string' && typeof transport?.sendMail !== 'function')
     throw new TypeError('email needs a transport of nodemailer, or the address of an SMTP server')
+  /** The addresses that a message has reached, while it has not reached others. */
+  const partly = new Map<string, Set<string>>()
   let opened: Promise<MailTransport> | undefined
   const open = (): Promise<MailTransport> => {
     opened ??= typeof transport === 'string' ? openTransport(transport) : Promise.resolve(transport)
@@ -92,17 +97,23 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
       // A mail cannot be changed later, and the page says what was decided.
       if (notice.kind === 'update') return null
       const mailer = await open()
+      const key = `${notice.id} ${notice.kind}`
+      const reached = partly.get(key) ?? new Set()
+      partly.delete(key)
       const to = notice.members.flatMap((member) => member.email ?? [])
       const failures: unknown[] = []
-      for (const address of to)
+      for (const address of to.filter((one) => !reached.has(one)))
         await mailer
           .sendMail({ from, to: address, subject: subjectOf(notice), text: textOf(notice) })
-          .catch((error) => {
-            failures.push(error)
-          })
-      if (failures.length > 0 && failures.length === to.length)
-        throw new AggregateError(failures, 'No mail could be sent')
-      return null
+          .then(
+            () => void reached.add(address),
+            (error) => void failures.push(error),
+          )
+      if (failures.length === 0) return null
+      partly.set(key, reached)
+      const [oldest] = partly.keys()
+      if (partly.size > MAX_PARTLY && oldest !== undefined) partly.delete(oldest)
+      throw new AggregateError(failures, `${failures.length} of ${to.length} mails could not be sent`)
     },
   }
 }
@@ -122,18 +133,32 @@ function subjectOf({ kind, message }: Notice): string {
   return `${prefix}: ${message.replace(/\p{C}+|\s+/gu, ' ').slice(0, 150)}`
 }
 
-function textOf({ tool, caller, message, details, until, url, groups }: Notice): string {
-  const lines = Object.entries(details).map(
-    ([name, value]) => `  ${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-  )
+/** The facts of a request, one on each line. A text with line breaks cannot pass for another fact. */
+export function factsOf({ tool, caller, details }: Pick<Notice, 'tool' | 'caller' | 'details'>): string[] {
+  const facts = [['Tool', tool], ['Asked by', caller], ...Object.entries(details)] as const
+  return facts.map(([name, value]) => `${toLine(name)}: ${toLine(value)}`)
+}
+
+/** Line breaks, and marks that change the direction of what follows. */
+const MISLEADING = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu
+
+const toLine = (value: unknown): string =>
+  (typeof value === 'string' ? value : JSON.stringify(value)).replace(MISLEADING, toEscape)
+
+/** Shows a character as its escape, such as `\u202e`. */
+function toEscape(one: string): string {
+  return one === '\n' ? '\\n' : `\\u${(one.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`
+}
+
+function textOf(notice: Notice): string {
+  const { message, groups, until, url } = notice
   return [
-    message,
+    // Quoted, so that a message cannot pass for the lines below it.
+    ...message.split(/\r\n|[\n\r\u2028\u2029]/).map((line) => `> ${toLine(line)}`),
     '',
-    `Tool: ${tool}`,
-    `Asked by: ${caller}`,
+    ...factsOf(notice),
     `May be decided by: ${groups.join(', ')}`,
     `Open until: ${new Date(until).toISOString()}`,
-    ...(lines.length > 0 ? ['', 'Details:', ...lines] : []),
     '',
     `Decide here: ${url}`,
   ].join('\n')

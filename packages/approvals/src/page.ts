@@ -4,6 +4,7 @@
  *
  * page 1: Every text that comes from elsewhere is escaped where it is inserted: `html` escapes all of its values that were not
  *         made by `html` itself.
+ * page 2: Marks that change the direction of text are shown as escapes: an argument cannot look like another one.
  */
 
 import { createHash } from 'node:crypto'
@@ -32,7 +33,10 @@ function insert(value: Value): string {
   if (value === undefined || value === false) return ''
   if (value instanceof Html) return value.text
   if (Array.isArray(value)) return value.map(insert).join('')
-  return String(value).replace(/[&<>"']/g, (one) => ESCAPES[one] ?? '')
+  return String(value).replace(
+    /[&<>"'\u202a-\u202e\u2066-\u2069]/g,
+    (one) => ESCAPES[one] ?? `\\u${one.charCodeAt(0).toString(16)}`,
+  )
 }
 
 function html(parts: TemplateStringsArray, ...values: readonly Value[]): Html {

@@ -4,10 +4,12 @@
  *
  * slack 1: A click counts only with a valid signature that is at most five minutes old, of a user whom `person` knows.
  * slack 2: Texts of callers are plain text for Slack, never markup: no mention, no link, no formatting.
+ * slack 3: A message has buttons that decide only if it shows everything that the page shows of the request's message and details.
  */
 
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import type { Notice, Notifier } from './jobs.ts'
+import { factsOf } from './notify.ts'
 
 export interface SlackOptions {
   /** The bot token, with the scope `chat:write`. */
@@ -29,13 +31,17 @@ export interface Click {
   /** `team/user`, which `person` maps to a person. */
   readonly user: string
   readonly name: string
+  /** Where Slack takes a reply that only this user sees. */
+  readonly replyTo?: string
 }
 
 /** A notifier that also receives clicks. */
 export interface SlackNotifier extends Notifier {
   readonly kind: 'slack'
-  /** Returns the click that Slack sent; undefined if the signature is wrong, or it is no click on a button of ours. */
-  readClick(headers: Headers, body: string, now: number): Click | undefined
+  /** Returns the click that Slack sent; `ignored` if it decides nothing, such as one on a link; undefined if the signature is wrong. */
+  readClick(headers: Headers, body: string, now: number): Click | 'ignored' | undefined
+  /** Tells the user who clicked, and nobody else, what became of the click. */
+  reply(click: Click, text: string): Promise<void>
 }
 
 const API = 'https://slack.com/api'
@@ -77,7 +83,7 @@ export function slack({
     kind: 'slack',
     name,
     async notify(notice) {
-      const message = { channel, text: plain(notice.message, 200), blocks: blocksOf(notice) }
+      const message = { channel, text: escaped(plain(notice.message, 200)), blocks: blocksOf(notice) }
       const { ts } = (notice.ref ?? {}) as { ts?: string }
       if (notice.kind === 'update') {
         if (ts !== undefined) await call('chat.update', { ...message, ts })
@@ -98,7 +104,19 @@ export function slack({
         `v0=${createHmac('sha256', signingSecret).update(`v0:${timestamp}:${body}`).digest('hex')}`,
       )
       if (given.length !== expected.length || !timingSafeEqual(given, expected)) return undefined
-      return toClick(new URLSearchParams(body).get('payload'))
+      return toClick(new URLSearchParams(body).get('payload')) ?? 'ignored'
+    },
+    async reply({ replyTo }, text) {
+      if (replyTo === undefined) return
+      const response = await fetch(replyTo, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json; charset=utf-8' },
+        body: JSON.stringify({ response_type: 'ephemeral', replace_original: false, text: escaped(text) }),
+        redirect: 'error',
+        signal: AbortSignal.timeout(20_000),
+      })
+      await response.body?.cancel()
+      if (!response.ok) throw new Error(`Slack refused a reply: ${response.status}`)
     },
   }
 }
@@ -107,6 +125,7 @@ interface Payload {
   readonly type?: unknown
   readonly user?: { readonly id?: unknown; readonly team_id?: unknown; readonly name?: unknown }
   readonly team?: { readonly id?: unknown }
+  readonly response_url?: unknown
   readonly actions?: readonly { readonly action_id?: unknown; readonly value?: unknown }[]
 }
 
@@ -117,45 +136,36 @@ function toClick(text: string | null): Click | undefined {
   } catch {
     return undefined
   }
-  const { type, user, team, actions } = payload ?? {}
+  const { type, user, team, actions, response_url: replyTo } = payload ?? {}
   const [action] = Array.isArray(actions) ? actions : []
   const teamId = user?.team_id ?? team?.id
   if (type !== 'block_actions' || typeof user?.id !== 'string' || typeof teamId !== 'string') return undefined
   if (typeof action?.value !== 'string' || !/^[\w-]{1,128}$/.test(action.value)) return undefined
   if (action.action_id !== 'approve' && action.action_id !== 'deny') return undefined
   const name = typeof user.name === 'string' ? user.name : user.id
-  return { id: action.value, approve: action.action_id === 'approve', user: `${teamId}/${user.id}`, name }
+  const click = { id: action.value, approve: action.action_id === 'approve', user: `${teamId}/${user.id}`, name }
+  return typeof replyTo === 'string' && URL.canParse(replyTo) ? { ...click, replyTo } : click
 }
 
 const plain = (text: string, max: number): string => (text.length > max ? `${text.slice(0, max - 1)}…` : text)
 
+/** The text of a message is markup, unlike that of its blocks. */
+const escaped = (text: string): string =>
+  text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
+
+const MAX_SECTION = 2_900
+
 const section = (text: string) => ({
   type: 'section',
-  text: { type: 'plain_text', text: plain(text, 2_900), emoji: false },
+  text: { type: 'plain_text', text: plain(text, MAX_SECTION), emoji: false },
 })
 
-function blocksOf({
-  id,
-  url,
-  tool,
-  caller,
-  message,
-  details,
-  until,
-  state,
-  decidedBy,
-  kind,
-}: Notice): unknown[] {
-  const facts = Object.entries(details).map(
-    ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
-  )
+function blocksOf(notice: Notice): unknown[] {
+  const { id, url, message, until, state, decidedBy, kind } = notice
   const by = decidedBy.map(({ name, approve }) => `${name} ${approve ? 'approved' : 'denied'}`).join(', ')
-  const head = section(`${kind === 'reminder' ? 'Reminder: ' : ''}${message}`)
-  const about = section(
-    [`Tool: ${tool}`, `Asked by: ${caller}`, ...facts, `Open until ${new Date(until).toISOString()}`].join(
-      '\n',
-    ),
-  )
+  const title = `${kind === 'reminder' ? 'Reminder: ' : ''}${message}`
+  const facts = [...factsOf(notice), `Open until ${new Date(until).toISOString()}`].join('\n')
+  const shown = [section(title), section(facts)]
   const button = (action_id: string, text: string, style: string) => ({
     type: 'button',
     action_id,
@@ -164,7 +174,10 @@ function blocksOf({
     text: { type: 'plain_text', text },
   })
   const page = { type: 'button', action_id: 'page', url, text: { type: 'plain_text', text: 'Open the page' } }
-  if (state !== 'open') return [head, about, section(`${state}${by === '' ? '' : ` (${by})`}`)]
-  const elements = [button('approve', 'Approve', 'primary'), button('deny', 'Deny', 'danger'), page]
-  return [head, about, ...(by === '' ? [] : [section(by)]), { type: 'actions', elements }]
+  if (state !== 'open') return [...shown, section(`${state}${by === '' ? '' : ` (${by})`}`)]
+  // Nobody decides about what a long value has pushed out of sight.
+  const isWhole = title.length <= MAX_SECTION && facts.length <= MAX_SECTION
+  const decide = [button('approve', 'Approve', 'primary'), button('deny', 'Deny', 'danger')]
+  const actions = { type: 'actions', elements: [...(isWhole ? decide : []), page] }
+  return [...shown, ...(by === '' ? [] : [section(by)]), actions]
 }

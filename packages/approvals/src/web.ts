@@ -59,7 +59,10 @@ export function createWeb(options: WebOptions): Fetch {
       return await pages(request, path, visitor)
     } catch (error) {
       host.log('Approvals: a page failed', error)
-      const text = 'Nothing was changed. Try again in a moment.'
+      const text =
+        request.method === 'GET'
+          ? 'Nothing was changed. Try again in a moment.'
+          : 'It is not known whether this was recorded. Open the page again in a moment: it shows what was.'
       return page(503, messagePage({ base }, 'This did not work', text))
     }
   }

@@ -142,7 +142,7 @@ class RunContext implements Context {
   readonly hook = ((key: string, options?: HookOptions<Schema>) =>
     this.#operate('hook', key, () => openHook(this.#run, key, options))) as Context['hook']
   readonly approve: Context['approve'] = (key, options) =>
-    operate(this.#run, `approval "${String(key)}"`, () => approve(this.#run, key, options), 'question')
+    operate(this.#run, `approval "${String(key)}"`, () => approve(this.#run, key, options), 'confirmation')
   readonly offer: Context['offer'] = (key, question) => {
     throwIfNested(this.#run, `offer "${String(key)}"`)
     assertCall('offer', key, question)
