@@ -1,3 +1,4 @@
+import type { ApprovalStore } from 'rondo/store'
 import { afterEach, describe, expect, it } from 'vitest'
 import {
   type BenchOptions,
@@ -149,6 +150,90 @@ describe('a decision', () => {
     expect(await use(desk, lenient.id)).toMatchObject({ kind: 'approved' })
   })
 
+  it('V3 is counted once if its author clicks on two instances at the same moment', async () => {
+    const key = Buffer.alloc(32, 7)
+    const one = bench({ key })
+    const other = bench({ key, store: one.store })
+    const { id } = await one.ask({ quorum: 2 })
+    await Promise.all([one, other, one, other].map((desk) => desk.decide(id, 'ann', 'approve')))
+    expect(await happened(one, id)).toEqual(['asked', 'voted'])
+    expect(await stateOf(other, id)).toBe('open')
+  })
+
+  it('V3 is one of two that arrive at the same moment, and the other one changes nothing', async () => {
+    const key = Buffer.alloc(32, 7)
+    const one = bench({ key })
+    const other = bench({ key, store: one.store })
+    const { id } = await one.ask()
+    const pages = await Promise.all([one.decide(id, 'ann', 'approve'), other.decide(id, 'bob', 'deny')])
+    expect(pages.filter((page) => page.includes('Nothing was changed'))).toHaveLength(1)
+    expect(await happened(one, id)).toEqual(['asked', 'voted', 'decided'])
+    const { state, votes } = (await one.approvals.desk().get(id)) ?? {}
+    expect(votes).toHaveLength(1)
+    expect(state).toBe(votes?.[0]?.approve ? 'approved' : 'denied')
+  })
+
+  it('V3 V7 whose reply is lost is counted once, and the page does not claim that nothing changed', async () => {
+    const desk = bench()
+    const { id } = await desk.ask({ quorum: 2 })
+    const approvals = desk.store.approvals as ApprovalStore
+    const { put } = approvals
+    approvals.put = async (write) => {
+      approvals.put = put
+      await put(write)
+      throw new Error('the connection was lost')
+    }
+    const page = await desk.decide(id, 'ann', 'approve')
+    expect(page).toContain('It is not known whether this was recorded')
+    expect(page).not.toContain('Nothing was changed')
+    expect(await desk.decide(id, 'ann', 'approve')).toContain('you have decided before')
+    expect(await happened(desk, id)).toEqual(['asked', 'voted'])
+  })
+
+  it('V1 V3 completes no quorum with a vote that became void, and counts no later denial of an old member', async () => {
+    const desk = bench()
+    const { id } = await desk.ask({ quorum: 2 })
+    await desk.decide(id, 'ann', 'approve')
+    await desk.decide(id, 'bob', 'approve')
+    desk.directory['release-managers'] = [{ id: 'ann' }, { id: 'carl' }]
+    expect(await use(desk, id)).toEqual({ kind: 'reopened' })
+    await desk.decide(id, 'bob', 'deny')
+    expect(await stateOf(desk, id)).toBe('open')
+    await desk.decide(id, 'carl', 'approve')
+    expect(await use(desk, id, 2)).toMatchObject({ kind: 'approved', by: [{ id: 'ann' }, { id: 'carl' }] })
+  })
+
+  it('V1 of an operator is void where operators may not decide any more', async () => {
+    const key = Buffer.alloc(32, 7)
+    const desk = bench({ key, operators: true })
+    const { id } = await desk.ask()
+    await desk.approvals.desk().decide(id, true, 'root')
+    const strict = bench({ key, store: desk.store })
+    expect(await use(strict, id)).toEqual({ kind: 'reopened' })
+    expect(await stateOf(strict, id)).toBe('open')
+  })
+
+  it('V2 of one request cannot be moved to another by somebody who can write to the database', async () => {
+    const desk = bench()
+    const approved = await desk.ask()
+    await desk.decide(approved.id, 'ann', 'approve')
+    const other = await desk.ask({ message: 'Delete everything?' })
+    const approvals = desk.store.approvals as ApprovalStore
+    const { get } = approvals
+    approvals.get = async (tenant, id) => {
+      const row = await get(tenant, approved.id)
+      return row && { ...row, id }
+    }
+    expect(await use(desk, other.id)).toEqual({ kind: 'expired' })
+    approvals.get = async (tenant, id) => {
+      const row = await get(tenant, id)
+      return row && { ...row, version: row.version + 1 }
+    }
+    expect(await use(desk, approved.id)).toEqual({ kind: 'expired' })
+    approvals.get = get
+    expect(await use(desk, approved.id)).toMatchObject({ kind: 'approved' })
+  })
+
   it('V3 that comes too late changes nothing, and says so', async () => {
     const desk = bench()
     const { id, until } = await desk.ask()
@@ -166,6 +251,18 @@ describe('a decision', () => {
     await desk.decide(id, 'ann', 'approve')
     desk.pass(until - desk.host.now() + 5_000)
     expect(await use(desk, id, 1, true)).toMatchObject({ kind: 'approved' })
+  })
+
+  it('V3 is refused at the moment at which the time is up, even from a page that was opened before', async () => {
+    const desk = bench()
+    const { id, until } = await desk.ask()
+    desk.pass(until - desk.host.now() - 1)
+    const csrf = /name="csrf" value="([^"]+)"/.exec(await (await desk.visit(`/r/${id}`, 'ann')).text())?.[1]
+    desk.pass(1)
+    const body = new URLSearchParams({ csrf: csrf ?? '', decision: 'approve' })
+    const response = await desk.visit(`/r/${id}`, 'ann', { method: 'POST', body })
+    expect(await response.text()).toContain('the time for a decision is up')
+    expect(await happened(desk, id)).toEqual(['asked'])
   })
 
   it('V2 L2 is bound to what was shown: other words are another request, and the earlier one is withdrawn', async () => {
@@ -237,6 +334,14 @@ describe('a page', () => {
     }
     await desk.decide(id, 'ann', 'approve', evil)
     expect(await (await desk.visit(`/r/${id}`, 'ann')).text()).not.toContain('<img')
+  })
+
+  it('T8 shows marks that reverse text as escapes', async () => {
+    const desk = bench()
+    const { id } = await desk.ask({ details: { target: '\u202enoitcudorp\u2066' } })
+    const html = await (await desk.visit(`/r/${id}`, 'ann')).text()
+    expect(html).toContain('\\u202enoitcudorp\\u2066')
+    expect(html).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/)
   })
 
   it('forbids scripts, frames and foreign forms, and is never cached', async () => {

@@ -103,12 +103,10 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
       const to = notice.members.flatMap((member) => member.email ?? [])
       const failures: unknown[] = []
       for (const address of to.filter((one) => !reached.has(one)))
-        await mailer
-          .sendMail({ from, to: address, subject: subjectOf(notice), text: textOf(notice) })
-          .then(
-            () => void reached.add(address),
-            (error) => void failures.push(error),
-          )
+        await mailer.sendMail({ from, to: address, subject: subjectOf(notice), text: textOf(notice) }).then(
+          () => void reached.add(address),
+          (error) => void failures.push(error),
+        )
       if (failures.length === 0) return null
       partly.set(key, reached)
       const [oldest] = partly.keys()

@@ -1,4 +1,4 @@
-import { ApprovalDenied, ApprovalExpired, createServer, type Server } from 'rondo'
+import { ApprovalDenied, ApprovalExpired, createServer, type Server, type ServerOptions } from 'rondo'
 import { createBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -15,6 +15,7 @@ interface Release {
   passNote?: boolean
   /** Development mode finds handlers that behave differently by itself. */
   dev?: false
+  log?: ServerOptions['log']
 }
 
 /** A server whose deploys need an approval, and what happens around it. */
@@ -39,6 +40,7 @@ function createRelease(release: Release = {}) {
       version: '1.0.0',
       ...options,
       ...(release.dev === false && { dev: false }),
+      ...(release.log && { log: release.log }),
     })
     approvals = createApprovals(setup())
     server.use(approvals)
@@ -75,6 +77,11 @@ function createRelease(release: Release = {}) {
       await ctx.effect('act', () => void deployed.push('careless'))
       await floating
       return 'done'
+    })
+    server.tool('beside', { task: 'auto' }, async (_, ctx) => {
+      const asked = ctx.approve('sure', { from: 'managers', message: 'Sure?' }).then(() => 'approved')
+      await ctx.effect('act', () => void deployed.push('beside'))
+      return asked
     })
     server.tool('moody', { task: 'auto' }, async (_, ctx) => {
       const naps = async () => {
@@ -260,6 +267,13 @@ describe('ctx.approve', () => {
     const end = await bench.task('careless', {}, { principal: erin }).next()
     expect(JSON.stringify(end)).toContain('REPLAY_NOT_AWAITED')
     expect(deployed).toEqual([])
+  })
+
+  it('N1 warns in development of an effect that begins beside an open approval', async () => {
+    const lines: string[] = []
+    const { bench } = createRelease({ log: (line) => void lines.push(JSON.stringify(line)) })
+    await bench.task('beside', {}, { principal: erin }).next()
+    expect(lines.join()).toMatch(/begins the effect .* without the outcome of the approval/)
   })
 
   it('R3 ends a call whose request has other words in every turn', async () => {

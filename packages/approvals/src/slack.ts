@@ -143,7 +143,12 @@ function toClick(text: string | null): Click | undefined {
   if (typeof action?.value !== 'string' || !/^[\w-]{1,128}$/.test(action.value)) return undefined
   if (action.action_id !== 'approve' && action.action_id !== 'deny') return undefined
   const name = typeof user.name === 'string' ? user.name : user.id
-  const click = { id: action.value, approve: action.action_id === 'approve', user: `${teamId}/${user.id}`, name }
+  const click = {
+    id: action.value,
+    approve: action.action_id === 'approve',
+    user: `${teamId}/${user.id}`,
+    name,
+  }
   return typeof replyTo === 'string' && URL.canParse(replyTo) ? { ...click, replyTo } : click
 }
 
