@@ -96,6 +96,27 @@ describe('the page of rondo bridge', () => {
     expect(text).not.toMatch(/<script/i)
   })
 
+  it('escapes every text of the server: titles, descriptions, options, defaults, and what was typed', async () => {
+    const evil = `"'><img src=x onerror=alert(1)>`
+    const text = { title: evil, description: evil }
+    const options = [{ const: evil, title: evil }]
+    const properties = {
+      [evil]: { type: 'string', default: evil, ...text },
+      one: { type: 'string', oneOf: options, ...text },
+      some: { type: 'array', items: { anyOf: options }, ...text },
+      sure: { type: 'boolean', ...text },
+    }
+    const requestedSchema = { type: 'object', properties, required: ['sure'] } as const
+    const params = { mode: 'form', message: evil, requestedSchema } as const
+    const { link } = await asked({ method: 'elicitation/create', params } as InputRequest)
+    const shown = [(await send(link)).text, (await post(link, { do: 'accept', f0: evil, f1: evil })).text]
+    for (const html of shown) {
+      expect(html.match(/&lt;img/g)?.length).toBeGreaterThan(8)
+      expect(html).not.toContain('<img')
+      expect(html).not.toContain(`"'`)
+    }
+  })
+
   it('returns what was sent, in the types of the schema', async () => {
     const { link, answer } = await asked()
     const sent = await post(link, { do: 'accept', f0: 'Oslo', f1: '4', f2: 'true', f3: 'out', f4: 'tea' })
