@@ -1,7 +1,7 @@
 /** `createApprovals`: the options, and the parts put together as an extension of a server. */
 
 import { RondoError } from 'rondo'
-import type { Approver, CallFacts, Extension, ExtensionHost } from 'rondo/extension'
+import type { ApprovalVote, Approver, CallFacts, Extension, ExtensionHost } from 'rondo/extension'
 import type { ApprovalStore, ChainEntry, ChainLink } from 'rondo/store'
 import { createDesk, type Desk, type Page, type RecordedHappening, taskLabel } from './desk.ts'
 import { createJobs, type Jobs, type Notice, type Notifier } from './jobs.ts'
@@ -181,8 +181,34 @@ function createApprover(attached: () => Parts): Approver {
         })
       }
     },
+    vote: (cast) => voteInTest(attached(), cast),
   }
 }
+
+/** Votes like a visitor of the page who has logged in as this person. */
+async function voteInTest(parts: Parts, { task, key, approve, by, note }: ApprovalVote) {
+  const { desk, people, jobs } = parts
+  const { requests } = await desk.list([taskLabel(task)], 50)
+  const asked = requests.find((one) => one.key === key)
+  if (!asked) return 'Nothing was changed: the task does not wait for this approval.'
+  const { issuer = asked.caller?.issuer } = by
+  const standing = await people.standing(asked, {
+    ...by,
+    ...(issuer !== undefined && { issuer }),
+    kind: 'login',
+  })
+  if (standing.kind === 'stranger')
+    return `Nothing was changed: not a member of ${asked.groups.join(', ')}, as groups and person say.`
+  if (standing.kind === 'self') return `Nothing was changed: ${asked.caller ? CALLER : ANONYMOUS}`
+  const votes = asked.votes.length
+  const { asked: after, news } = await vote(parts, asked, standing, { approve, via: 'test', note })
+  await jobs.drain()
+  return after.votes.length > votes ? undefined : news
+}
+
+const CALLER = 'the caller, or somebody who cannot be told from the caller.'
+const ANONYMOUS =
+  'the caller is anonymous, so nobody counts as somebody else. Call with { principal: { issuer, subject } }.'
 
 /** A call that was cancelled needs no decision any more. */
 async function noticeCancel({ desk, host }: Parts, call: CallFacts): Promise<void> {

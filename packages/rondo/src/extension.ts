@@ -16,6 +16,8 @@ export type {
   ApprovalOptions,
   ApprovalRequest,
   ApprovalVerdict,
+  ApprovalVote,
   Approver,
   Decision,
+  Voter,
 } from './tool/approval.ts'

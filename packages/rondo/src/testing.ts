@@ -16,4 +16,5 @@ export {
 } from './testing/bench.ts'
 export type { TestCall, TestRound } from './testing/call.ts'
 export { cancel, decline, type Script, type ScriptedAnswer } from './testing/call.ts'
-export type { TaskRound, TestTask } from './testing/task.ts'
+export type { TaskRound, TestDecision, TestTask } from './testing/task.ts'
+export type { Voter } from './tool/approval.ts'

@@ -97,6 +97,19 @@ export interface Extensions extends ServedExtensions {
   close(): Promise<void>
 }
 
+/** Shared by all copies of this package in a process: a file may import another one than the command that loads it. */
+const APPROVER = Symbol.for('rondo.approver')
+
+/** Lets `approverOf` find the extension that asks people. */
+export function offerApprover(server: object, approver: () => Approver | undefined): void {
+  Object.defineProperty(server, APPROVER, { value: approver })
+}
+
+/** Returns the part of an extension that asks people, if the server uses one. */
+export function approverOf(server: object): Approver | undefined {
+  return (server as { [APPROVER]?: () => Approver | undefined })[APPROVER]?.()
+}
+
 interface ExtensionsOptions {
   readonly host: OpenHost
   readonly name: string

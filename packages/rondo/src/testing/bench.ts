@@ -11,6 +11,7 @@ import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
 import { generateKey } from '../seal/key-ring.ts'
 import { developing } from '../serve/development.ts'
+import { approverOf } from '../serve/extension.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import type { Server } from '../serve/server.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
@@ -205,6 +206,7 @@ function assembleBench<S extends BenchServer>(
       send,
       restart,
       waitsFor,
+      approver: () => approverOf(server),
       now,
       advance,
     })

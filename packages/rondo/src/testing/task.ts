@@ -5,6 +5,7 @@
 
 import type { Principal } from '../protocol/call.ts'
 import type { ClientCapabilities, InputRequests } from '../protocol/wire.ts'
+import type { Approver, Voter } from '../tool/approval.ts'
 import {
   questionFor,
   type Script,
@@ -24,11 +25,25 @@ export type TaskRound =
   /** The task waits for an event: deliver one to a hook with `bench.server.deliver`. `until`: or until a time. */
   | { readonly kind: 'waiting'; readonly hooks: readonly string[]; readonly until?: number }
 
+/** A decision about a request of `ctx.approve`. */
+export interface TestDecision {
+  /** Who decides: the subject of a login of the caller's issuer, or a login of another one. */
+  readonly by: string | Voter
+  readonly note?: string
+}
+
 export interface TestTask {
   /** Begins the call or answers its open questions. Returns what it asks next or ends with. */
   next(answers?: Script): Promise<TaskRound>
   /** Runs to the end; what sleeps, sleeps without waiting. Events have to be delivered meanwhile. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TaskRound>
+  /**
+   * Approves the request that `ctx.approve` has opened under this name, as somebody would on the page, and returns what the task
+   * asks next or ends with. Rejects if the decision does not count.
+   */
+  approve(name: string, decision: TestDecision): Promise<TaskRound>
+  /** Denies the request, like `approve`. */
+  deny(name: string, decision: TestDecision): Promise<TaskRound>
   cancel(): Promise<void>
   /** Stops the instance and continues with a new one, as after a restart; the store stays. */
   restart(): Promise<TestTask>
@@ -48,6 +63,8 @@ export interface TestTaskOptions {
   restart(): Promise<void>
   /** Everything that a parked task waits for, apart from answers: events for its hooks, a time. */
   waitsFor(id: string): Promise<{ readonly hooks: readonly string[]; readonly until?: number } | undefined>
+  /** The part of the server that asks people for approvals, if it has one. */
+  approver(): Approver | undefined
   now(): number
   /** Lets the time pass. */
   advance(ms: number): Promise<void>
@@ -81,6 +98,25 @@ export function createTestTask(options: TestTaskOptions): TestTask {
     return error ? toRound({ error }) : poll(send, id, messages, options)
   }
 
+  const decide = async (approve: boolean, key: string, { by, note }: TestDecision): Promise<TaskRound> => {
+    const what = `The approval ${JSON.stringify(key)}`
+    if (taskId === undefined)
+      throw new Error(`${what} is not asked for yet: the call is not a task. Call next() first.`)
+    const approver = options.approver()
+    if (!approver?.vote)
+      throw new Error(`${what} cannot be decided: pass createApprovals(…) of @rondo/approvals to server.use.`)
+    const voter = typeof by === 'string' ? { subject: by } : by
+    const refusal = await approver.vote({
+      task: taskId,
+      key,
+      approve,
+      by: voter,
+      ...(note !== undefined && { note }),
+    })
+    if (refusal !== undefined) throw new Error(`${what}, as ${voter.subject}: ${refusal}`)
+    return task.next()
+  }
+
   const task: TestTask = {
     messages,
     get taskId() {
@@ -99,6 +135,8 @@ export function createTestTask(options: TestTaskOptions): TestTask {
       return round
     },
     run: (script = {}) => runScript(task, script, options),
+    approve: (key, decision) => decide(true, key, decision),
+    deny: (key, decision) => decide(false, key, decision),
     async cancel() {
       if (taskId === undefined) throw new Error('The call is not a task yet.')
       const { error } = await send('tasks/cancel', { taskId })

@@ -92,4 +92,28 @@ export interface Approver {
    * Rejects if that cannot be found out now; then it is asked again.
    */
   use(id: string, attempt: number, expired: boolean): Promise<ApprovalVerdict>
+  /**
+   * Votes as somebody would, under the same rules. Resolves with the reason if nothing has changed. For `rondo/testing`, whose tasks
+   * have `approve` and `deny`.
+   */
+  vote?(vote: ApprovalVote): Promise<string | undefined>
+}
+
+/** A vote on the open request of a task. */
+export interface ApprovalVote {
+  readonly task: string
+  readonly key: string
+  readonly approve: boolean
+  readonly by: Voter
+  readonly note?: string
+}
+
+/** Somebody who votes, as a login identifies them. */
+export interface Voter {
+  readonly subject: string
+  /** Default: the issuer of the caller. */
+  readonly issuer?: string
+  readonly name?: string
+  readonly email?: string
+  readonly claims?: Readonly<Record<string, unknown>>
 }
