@@ -60,6 +60,7 @@ export function createDeskBench({
     tenant,
     store,
     now: () => time,
+    hasTool: () => false,
     log: (message, error) => void log.push(error === undefined ? message : `${message}: ${String(error)}`),
     async seal(purpose, data) {
       const iv = randomBytes(12)

@@ -77,6 +77,8 @@ export interface ExtensionHost {
   seal(purpose: string, data: Uint8Array | string): Promise<string>
   /** Opens sealed data. Resolves with `undefined` if it was altered, sealed elsewhere, or sealed with a key that is gone. */
   open(purpose: string, sealed: string): Promise<Uint8Array | undefined>
+  /** Returns true if the server has a tool with this name now. */
+  hasTool(name: string): boolean
   /** Delivers an event to a hook, like `server.deliver`. */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
   /** Returns what is known about a hook, like `server.hook`. */
@@ -113,6 +115,7 @@ export function approverOf(server: object): Approver | undefined {
 interface ExtensionsOptions {
   readonly host: OpenHost
   readonly name: string
+  readonly hasTool: ExtensionHost['hasTool']
   readonly deliver: ExtensionHost['deliver']
   readonly hook: ExtensionHost['hook']
   readonly reserved: Paths
@@ -307,7 +310,7 @@ function isBelow(path: string, route: string): boolean {
 /** Longer sealed text is refused unread. */
 const MAX_SEALED = 16 * 1024 * 1024
 
-function hostOf({ host, name, deliver, hook }: ExtensionsOptions, extension: string): ExtensionHost {
+function hostOf({ host, name, hasTool, deliver, hook }: ExtensionsOptions, extension: string): ExtensionHost {
   const placeOf = (purpose: string): string =>
     JSON.stringify(['extension', extension, purpose, host.audience])
   return {
@@ -325,6 +328,7 @@ function hostOf({ host, name, deliver, hook }: ExtensionsOptions, extension: str
       const opened = openEnvelope(host.keys.ring, placeOf(purpose), sealed, MAX_SEALED)
       return opened.kind === 'open' ? opened.plaintext : undefined
     },
+    hasTool,
     deliver,
     hook,
     async derive(purpose) {

@@ -112,6 +112,16 @@ describe('rateLimit', () => {
     expect(await call('search', 'a')).toMatchObject({ status: 200 })
   })
 
+  it('T11 counts calls of tools that do not exist together, so that made-up names evict no bucket', async () => {
+    const { call } = open({ each: { calls: 1, perMs: 60_000 }, maxBuckets: 3 })
+    expect(await call('search', 'bob')).toMatchObject({ status: 200 })
+    expect(await call('search')).toMatchObject({ status: 200 })
+    expect(await call('made-up-0')).toMatchObject({ error: { code: -32602 } })
+    for (let i = 1; i < 5; i++) expect(await call(`made-up-${i}`)).toMatchObject({ status: 429 })
+    expect(await call('search')).toMatchObject({ status: 429 })
+    expect(await call('search', 'bob')).toMatchObject({ status: 429 })
+  })
+
   it.each([{ each: { calls: 0, perMs: 1 } }, { tools: { search: { calls: 1 } as never } }])(
     'refuses a rate that lets nothing in: %j',
     (options) => {

@@ -5,6 +5,7 @@
  * rate 1: A call that is refused has done nothing, and its reply says when to try again.
  * rate 2: Only the first round of a call counts. A call that was let in can always end.
  * rate 3: Buckets are in the memory of one instance, and bounded: of the callers beyond, the one that was idle longest is evicted.
+ * rate 4: All tools that do not exist share one bucket of a caller, so made-up names neither fill the memory nor evict buckets.
  */
 
 import { misuse, RondoError } from '../errors.ts'
@@ -73,6 +74,7 @@ export function rateLimit(options: RateLimitOptions = {}): Extension {
   }
   const buckets = new Map<string, { level: number; at: number }>()
   let now: () => number = Date.now
+  let hasTool: (name: string) => boolean = () => true
 
   /** Takes a call from the bucket. Returns how long to wait if it is empty. */
   const take = (key: string, { calls, perMs }: CallRate): number | undefined => {
@@ -92,12 +94,13 @@ export function rateLimit(options: RateLimitOptions = {}): Extension {
     name: 'rate-limit',
     attach(host) {
       now = () => host.now()
+      hasTool = (name) => host.hasTool(name)
       return undefined
     },
     async around({ kind, method, target, continues, principal }, next) {
       if (kind !== 'request' || method !== 'tools/call' || target === undefined || continues) return next()
       const rate = Object.hasOwn(tools, target) ? (tools[target] ?? each) : each
-      const wait = take(`${principalTag(principal)} ${target}`, rate)
+      const wait = take(`${principalTag(principal)} ${hasTool(target) ? target : ''}`, rate)
       if (wait !== undefined) throw new RateLimited(wait, drafts)
       return next()
     },

@@ -210,6 +210,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const extensions = createExtensions({
     host,
     name: options.name,
+    hasTool: (name) => registry.find('tools/call', name) !== undefined,
     deliver,
     hook,
     reserved: Object.fromEntries(metadata.map((path) => [`the OAuth metadata at ${path}`, path])),
