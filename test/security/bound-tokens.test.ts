@@ -7,11 +7,16 @@ import { createHash, randomUUID, X509Certificate } from 'node:crypto'
 import { calculateJwkThumbprint, exportJWK, generateKeyPair, type JWK, SignJWT } from 'jose'
 import { createServer, generateKey, type LogEvent, type Server } from 'rondo'
 import type { OAuthResourceOptions } from 'rondo/oauth'
-import { beforeAll, describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { JWT_CHECKS, type JwtChecks } from '../../packages/rondo/src/oauth/jwt.ts'
 import { PROOF_CHECKS } from '../../packages/rondo/src/oauth/possession.ts'
 import { createResource } from '../../packages/rondo/src/oauth/resource.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { describePostgres } from '../support/postgres.ts'
+import { startPostgres } from '../support/postgres-server.ts'
+import { createPostgresDatabase } from '../support/store/postgres-database.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import type { Database } from '../support/store/store-harness.ts'
 
 const RESOURCE = 'https://mcp.example.com/mcp'
 const ISSUER = 'https://id.example.com'
@@ -58,6 +63,14 @@ function prove(token: string, claims: object = {}, { privateKey, jwk }: Keys = o
   return new SignJWT(proof)
     .setProtectedHeader({ alg: 'ES256', typ: 'dpop+jwt', jwk, ...header })
     .sign(privateKey)
+}
+
+/** A proof of the own key with another header, which keeps the signature of the true one. */
+function forge(header: object): string {
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const head = part({ alg: 'ES256', typ: 'dpop+jwt', jwk: own.jwk, ...header })
+  const claims = { htm: 'POST', htu: RESOURCE, iat: SECONDS, jti: randomUUID(), ath: hash(bound) }
+  return `${head}.${part(claims)}.${Buffer.alloc(64, 1).toString('base64url')}`
 }
 
 interface Opened {
@@ -225,6 +238,66 @@ describe('a token that is bound to a key', () => {
         return withProof(bound, await prove(bound, {}, { ...own, jwk }))
       },
     ],
+    [
+      'the proof contains a symmetric key',
+      /no public key/,
+      async () => withProof(bound, await prove(bound, {}, { ...own, jwk: { ...own.jwk, k: 'c2VjcmV0' } })),
+    ],
+    [
+      'the proof has critical extensions',
+      /critical extensions/,
+      async () => withProof(bound, forge({ crit: ['b64'] })),
+    ],
+    [
+      'the proof is not signed with a key',
+      /not accepted/,
+      async () => withProof(bound, forge({ alg: 'none' })),
+    ],
+    [
+      'the proof is signed with a secret',
+      /not accepted/,
+      async () => withProof(bound, forge({ alg: 'HS256', jwk: { kty: 'oct', k: 'c2VjcmV0' } })),
+    ],
+    [
+      'the proof is signed with RSA',
+      /not accepted/,
+      async () => {
+        const keys = await createKeys('RS256')
+        const token = await sign({ cnf: { jkt: keys.jkt } })
+        return withProof(token, await prove(token, {}, keys, { alg: 'RS256' }))
+      },
+    ],
+    [
+      'the algorithm of the proof is a member of every object',
+      /not accepted/,
+      async () => withProof(bound, forge({ alg: 'constructor' })),
+    ],
+    [
+      'the algorithm of the proof is for another curve than its key',
+      /no public key/,
+      async () => withProof(bound, forge({ alg: 'ES384' })),
+    ],
+    [
+      'there are two proofs',
+      /not a single signed/,
+      async () => withProof(bound, `${await prove(bound)}, ${await prove(bound)}`),
+    ],
+    [
+      'the proof is longer than any is',
+      /not a single signed/,
+      async () => withProof(bound, await prove(bound, { pad: 'x'.repeat(8_192) })),
+    ],
+    [
+      'the proof has no token',
+      /another access token/,
+      async () => withProof(bound, await prove(bound, { ath: undefined })),
+    ],
+    ['the proof has no time', /no time/, async () => withProof(bound, await prove(bound, { iat: 'now' }))],
+    [
+      'the id of the proof is long',
+      /no id/,
+      async () => withProof(bound, await prove(bound, { jti: 'x'.repeat(257) })),
+    ],
     ['the proof has no id', /no id/, async () => withProof(bound, await prove(bound, { jti: undefined }))],
   ]
   it.each(malformed)('is refused if %s', async (_what, log, headers) => {
@@ -232,6 +305,35 @@ describe('a token that is bound to a key', () => {
     expect(await send(await headers())).toMatchObject({ status: 401 })
     expect(reasons).toEqual([expect.stringMatching(log)])
   })
+
+  it.each([
+    ['a query', `${RESOURCE}?tenant=1`, 200],
+    ['capitals in the host', 'https://MCP.example.com/mcp', 200],
+    ['the default port', 'https://mcp.example.com:443/mcp', 200],
+    ['capitals in the path', 'https://mcp.example.com/MCP', 401],
+    ['a slash at the end', `${RESOURCE}/`, 401],
+    ['another port', 'https://mcp.example.com:8443/mcp', 401],
+    ['another scheme', 'http://mcp.example.com/mcp', 401],
+    ['the host behind the proxy', 'http://127.0.0.1/mcp', 401],
+    ['the host in the credentials', 'https://mcp.example.com@evil.example/mcp', 401],
+    ['no URL', '/mcp', 401],
+  ])('T35 is compared with the URL of the resource if htu has %s', async (_what, htu, status) => {
+    expect(await open().send(withProof(bound, await prove(bound, { htu })))).toMatchObject({ status })
+  })
+
+  it.each([{}, [], null, 'x', { jkt: '' }, { jkt: 1 }, { jkt: [] }, { jwk: {} }, { kid: 'k' }])(
+    'T35 is refused if its cnf is %j',
+    async (cnf) => {
+      const token = await sign({ cnf })
+      const { send, reasons } = open({ certificateHeader: 'client-cert' })
+      expect(await send({ Authorization: `Bearer ${token}` })).toMatchObject({ status: 401 })
+      expect(await send(withProof(token, await prove(token)))).toMatchObject({ status: 401 })
+      expect(reasons).toEqual([
+        expect.stringMatching(/bound to a key \(cnf/),
+        expect.stringMatching(/bound to a key \(cnf/),
+      ])
+    },
+  )
 
   it('T35 is refused as a bearer token, and a bearer token with a proof', async () => {
     const { send, reasons } = open()
@@ -286,6 +388,78 @@ describe('a proof that was used', () => {
     const [alone, other] = [open(), open()]
     expect(await alone.send(headers)).toMatchObject({ status: 200 })
     expect(await other.send(headers)).toMatchObject({ status: 200 })
+  })
+
+  it('T35 is refused to its end by another instance with the same store, even if that one is behind', async () => {
+    let now = NOW
+    const store = createMemoryStore({ now: () => now })
+    const first = open({ now: () => now, dpop: { store } })
+    const late = open({ now: () => now - 20_000, dpop: { store } })
+    const headers = withProof(bound, await prove(bound, { iat: SECONDS + 59 }))
+    expect(await first.send(headers)).toMatchObject({ status: 200 })
+    now += 138_000
+    await store.sweep(100)
+    expect(await late.send(headers)).toMatchObject({ status: 401 })
+    expect(late.reasons).toEqual([expect.stringMatching(/used before/)])
+  })
+
+  it('does not use up the id of a proof of another key', async () => {
+    const token = await sign({ cnf: { jkt: thief.jkt } })
+    const { send } = open()
+    expect(await send(withProof(token, await prove(token, { jti: 'same' }, thief)))).toMatchObject({
+      status: 200,
+    })
+    expect(await send(withProof(bound, await prove(bound, { jti: 'same' })))).toMatchObject({ status: 200 })
+  })
+
+  it('is deleted from a store that no server sweeps', async () => {
+    let now = NOW
+    const store = createMemoryStore({ now: () => now })
+    const { send } = open({ now: () => now, dpop: { store } })
+    const proof = async () => withProof(bound, await prove(bound, { iat: now / 1000 }))
+    for (let i = 0; i < 3; i++) expect(await send(await proof())).toMatchObject({ status: 200 })
+    now += 200_000
+    expect(await send(await proof())).toMatchObject({ status: 200 })
+    // The three have gone already, and the last one is still valid.
+    expect(await store.sweep(100)).toBe(0)
+    now += 200_000
+    expect(await store.sweep(100)).toBe(1)
+  })
+
+  const replayed = async (database: Database) => {
+    const [first, second] = [1, 2].map(() => open({ dpop: { store: database.open(() => NOW) } })) as [
+      Opened,
+      Opened,
+    ]
+    const proof = async () => withProof(bound, await prove(bound))
+    const headers = await proof()
+    expect(await first.send(headers)).toMatchObject({ status: 200 })
+    expect(await second.send(headers)).toMatchObject({ status: 401 })
+    expect(second.reasons).toEqual([expect.stringMatching(/used before/)])
+    // Of many that arrive at both instances together, one gets in.
+    const raced = await proof()
+    const statuses = await Promise.all(
+      [first, second, first, second].map(async ({ send }) => (await send(raced)).status),
+    )
+    expect(statuses.toSorted()).toEqual([200, 401, 401, 401])
+    // The control: another proof gets in.
+    expect(await second.send(await proof())).toMatchObject({ status: 200 })
+  }
+
+  it('T35 is refused by another instance with the same SQLite file', async () => {
+    const database = await createSqliteDatabase()
+    onTestFinished(() => database.close())
+    await replayed(database)
+  })
+
+  describePostgres('with PostgreSQL', () => {
+    it('T35 is refused by another instance with the same database', async () => {
+      const server = await startPostgres({ fsync: false })
+      onTestFinished(() => server.stop())
+      const database = createPostgresDatabase(server)
+      await replayed(database)
+      await database.close()
+    })
   })
 
   it('is refused for as long as it would be valid, and a full memory refuses new ones', async () => {
@@ -345,5 +519,29 @@ describe('a token that is bound to a certificate', () => {
     ])
     // The control: a token without the binding needs no certificate.
     expect(await send({ Authorization: `Bearer ${plain}` })).toMatchObject({ status: 200 })
+  })
+
+  it.each(forms)('T35 is refused if there are two certificates, passed on %s', async (_form, write) => {
+    const token = await sign({ cnf: { 'x5t#S256': thumbprint } })
+    const { send } = open({ dpop: false, certificateHeader: 'Client-Cert' })
+    const headers = new Headers({ 'Client-Cert': write(mine) })
+    headers.append('Client-Cert', write(other))
+    const both = headers.get('Client-Cert') ?? ''
+    expect(await send({ Authorization: `Bearer ${token}`, 'Client-Cert': both })).toMatchObject({
+      status: 401,
+    })
+  })
+
+  it('T35 needs both, if it is bound to a key and to a certificate', async () => {
+    const token = await sign({ cnf: { jkt: own.jkt, 'x5t#S256': thumbprint } })
+    const { send } = open({ certificateHeader: 'Client-Cert' })
+    const passed = (one: X509Certificate) => ({ 'Client-Cert': `:${one.raw.toString('base64')}:` })
+    const proof = async () => withProof(token, await prove(token))
+    expect(await send({ ...(await proof()), ...passed(mine) })).toMatchObject({ status: 200 })
+    expect(await send(await proof())).toMatchObject({ status: 401 })
+    expect(await send({ ...(await proof()), ...passed(other) })).toMatchObject({ status: 401 })
+    expect(await send({ Authorization: `Bearer ${token}`, ...passed(mine) })).toMatchObject({ status: 401 })
+    const withoutHeader = open()
+    expect(await withoutHeader.send({ ...(await proof()), ...passed(mine) })).toMatchObject({ status: 401 })
   })
 })

@@ -16,6 +16,13 @@ import type { AuthRequest } from '../serve/http/authenticate.ts'
 import type { OnceStore } from '../store/store.ts'
 import type { TokenClaims } from './claims.ts'
 
+/** The part of a store that remembers proofs. */
+export interface ProofStore {
+  readonly once: OnceStore
+  /** Deletes up to `limit` expired rows of each kind; returns how many were deleted. */
+  sweep?(limit: number): Promise<number>
+}
+
 export interface DpopOptions {
   /** Refuses tokens that are not bound. Default: `false`. */
   required?: boolean
@@ -23,7 +30,7 @@ export interface DpopOptions {
    * Remembers proofs, so no instance accepts one that another has seen: a store of `rondo/sqlite` or `rondo/postgres`. Default:
    * the memory of this instance.
    */
-  store?: { readonly once: OnceStore }
+  store?: ProofStore
   /** How old a proof may be, and how far in the future. Default: 60 s. */
   windowMs?: number
   /** Proofs that memory holds; beyond it proofs are refused until some expire. Default: 1,000,000. */
@@ -135,7 +142,7 @@ const DEFAULT_PROOFS = 1_000_000
 export function createPossession(setup: PossessionSetup): Possession {
   const { dpop, certificateHeader, url, now, checks = PROOF_CHECKS } = setup
   const { windowMs = DEFAULT_WINDOW_MS, maxProofs = DEFAULT_PROOFS, store, required = false } = dpop ?? {}
-  const isFirst = store ? storedProofs(store.once, now) : rememberedProofs(2 * windowMs, maxProofs, now)
+  const isFirst = store ? storedProofs(store, windowMs, now) : rememberedProofs(2 * windowMs, maxProofs, now)
   const readKey = createKeyReader()
   const members = new Set([...(dpop ? ['jkt'] : []), ...(certificateHeader ? ['x5t#S256'] : [])])
   const endpoint = withoutQuery(url)
@@ -155,8 +162,9 @@ export function createPossession(setup: PossessionSetup): Possession {
     const { jti } = proof.claims
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
       return 'The proof (DPoP) has no id (jti).'
-    const used = await isFirst(hashOf(`${jkt} ${jti}`), now() + 2 * windowMs)
-    return used ? undefined : 'The proof (DPoP) was used before (jti), or too many proofs are remembered.'
+    // A proof is valid for two windows at most. The third is for instances whose clocks differ.
+    const isNew = await isFirst(hashOf(`${jkt} ${jti}`), now() + 3 * windowMs)
+    return isNew ? undefined : 'The proof (DPoP) was used before (jti), or too many proofs are remembered.'
   }
 
   return {
@@ -235,6 +243,7 @@ async function readProof(proof: string | undefined, readKey: KeyReader): Promise
 }
 
 const MAX_KEYS = 10_000
+const MAX_KEPT_HEADER = 1_024
 
 /** All proofs of one client have the same header, so its key is read once. The oldest key is evicted first. */
 function createKeyReader(): KeyReader {
@@ -244,6 +253,8 @@ function createKeyReader(): KeyReader {
     if (known !== undefined) return known
     const read = await readProofKey(parsePart(header))
     if (typeof read === 'string') return read
+    // Callers choose the header: a long one would let them choose how much memory it takes.
+    if (header.length > MAX_KEPT_HEADER) return read
     const [oldest] = keys.keys()
     if (keys.size >= MAX_KEYS && oldest !== undefined) keys.delete(oldest)
     keys.set(header, read)
@@ -300,15 +311,29 @@ function rememberedProofs(lifeMs: number, max: number, now: () => number): First
 
 const HOLD_MS = 1_000
 
-/** The first claim of an id wins. A claim whose response was lost is not repeated: the client sends another proof. */
-function storedProofs(once: OnceStore, now: () => number): FirstUse {
+const SWEEP_ROWS = 1_000
+
+/**
+ * The first claim of an id wins. A claim whose response was lost is not repeated: the client sends another proof. The store need not
+ * belong to a server that sweeps it, so expired ids are deleted here.
+ */
+function storedProofs(store: ProofStore, sweepMs: number, now: () => number): FirstUse {
+  const { once } = store
   let epoch: Promise<string> | undefined
+  let sweptAt = now()
+  /** Deletes expired ids, once per `sweepMs`. Failures are left to the next time: a claim meets the same store, and reports it. */
+  const sweep = async (): Promise<void> => {
+    if (now() - sweptAt < sweepMs) return
+    sweptAt = now()
+    while (((await store.sweep?.(SWEEP_ROWS)) ?? 0) >= SWEEP_ROWS);
+  }
   const claim = async (id: string, expiresAt: number) => {
     epoch ??= once.epoch()
     const slot = { flow: `dpop-${id}`, round: 0, digest: drawId(), epoch: await epoch, expiresAt }
     return once.claim(slot, { claimant: drawId(), holdMs: Math.max(HOLD_MS, expiresAt - now()) })
   }
   return async (id, expiresAt) => {
+    sweep().catch(() => {})
     try {
       const first = await claim(id, expiresAt)
       if (first.kind !== 'refused' || first.reason !== 'epoch') return first.kind === 'first'
@@ -341,7 +366,8 @@ function isSameUrl(htu: unknown, url: string): boolean {
  * (nginx, AWS) or not.
  */
 function thumbprintOf(header: string | undefined): string | undefined {
-  if (header === undefined || header.length > 65_536) return undefined
+  // With a comma there are two headers, and one of them may be the client's.
+  if (header === undefined || header.length > 65_536 || header.includes(',')) return undefined
   try {
     const text = header.includes('%') ? decodeURIComponent(header) : header
     const base64 =
