@@ -81,6 +81,16 @@ describe('a decision', () => {
     expect(await stateOf(desk, id)).toBe('approved')
   })
 
+  it('V1 is refused from everybody if person does not know the caller, unless the author allows it', async () => {
+    const desk = bench({ person: ({ kind, subject }) => (kind === 'caller' ? undefined : subject) })
+    const { id } = await desk.ask()
+    await desk.decide(id, 'ann', 'approve')
+    expect(await stateOf(desk, id)).toBe('open')
+    const allowed = await desk.ask({ allowSelf: true })
+    await desk.decide(allowed.id, 'ann', 'approve')
+    expect(await stateOf(desk, allowed.id)).toBe('approved')
+  })
+
   it('V1 becomes void if its author has left the group when it is used, and the request waits again', async () => {
     const desk = bench()
     const { id } = await desk.ask()
@@ -388,6 +398,44 @@ describe('a page', () => {
       expect(await stateOf(desk, id)).toBe('approved')
     },
   )
+
+  it('CSRF: refuses the token of a visitor with the same name at another issuer', async () => {
+    const desk = bench({
+      login: ({ headers }) => ({ kind: 'login', issuer: headers.get('x-issuer') ?? LOGIN, subject: 'ann' }),
+    })
+    const { id } = await desk.ask()
+    const post = async (issuer: string) => {
+      const page = await desk.visit(`/r/${id}`, undefined, { headers: { 'x-issuer': issuer } })
+      const csrf = /name="csrf" value="([^"]+)"/.exec(await page.text())?.[1] ?? (await foreign(issuer))
+      const body = new URLSearchParams({ csrf, decision: 'approve' })
+      return (await desk.visit(`/r/${id}`, undefined, { method: 'POST', body })).status
+    }
+    const foreign = (issuer: string) =>
+      desk.host.seal('form', JSON.stringify({ issuer, subject: 'ann', expires: desk.host.now() + 60_000 }))
+    expect(await post('https://other.example')).toBe(403)
+    expect(await stateOf(desk, id)).toBe('open')
+    expect(await post(LOGIN)).toBe(200)
+    expect(await stateOf(desk, id)).toBe('approved')
+  })
+
+  it('L1 takes a session only from its own cookie, and only until it expires', async () => {
+    // Nothing listens there: whoever has no session gets no page.
+    const login = oidc({ issuer: 'http://127.0.0.1:9', clientId: 'approvals', allowInsecure: true })
+    const desk = bench({ login })
+    const name = '__Host-rondo-approvals'
+    const identity = { kind: 'login', issuer: LOGIN, subject: 'ann' }
+    const content = JSON.stringify({ identity, subject: 'ann', expires: desk.host.now() + 1_000 })
+    const visit = async (cookie: string) =>
+      (await desk.visit('', undefined, { headers: { cookie: `${name}=${cookie}` } })).status
+    const session = await desk.host.seal(name, content)
+    expect(await visit(session)).toBe(200)
+    for (const purpose of [`${name}-login`, 'form', 'request', 'record'])
+      expect(await visit(await desk.host.seal(purpose, content)), purpose).toBe(503)
+    const elsewhere = bench({ tenant: 'other' })
+    expect(await visit(await elsewhere.host.seal(name, content))).toBe(503)
+    desk.pass(1_000)
+    expect(await visit(session)).toBe(503)
+  })
 
   it('refuses somebody who is not logged in', async () => {
     const desk = bench()

@@ -1,4 +1,5 @@
 import { ApprovalDenied, ApprovalExpired, createServer, type Server, type ServerOptions } from 'rondo'
+import type { ApprovalVerdict } from 'rondo/extension'
 import { createBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -16,6 +17,7 @@ interface Release {
   /** Development mode finds handlers that behave differently by itself. */
   dev?: false
   log?: ServerOptions['log']
+  target?: string
 }
 
 /** A server whose deploys need an approval, and what happens around it. */
@@ -51,7 +53,7 @@ function createRelease(release: Release = {}) {
         const approval = await ctx.approve('deploy', {
           from: 'managers',
           message: release.message ?? `Deploy ${version}?`,
-          details: { version },
+          details: { version, target: release.target ?? 'staging' },
           within: '2 days',
           quorum: release.quorum,
           passNote: release.passNote,
@@ -247,6 +249,52 @@ describe('ctx.approve', () => {
     const two = bench.task('deploy', { version: '1' }, { principal: erin })
     expect(await two.next()).toMatchObject({ kind: 'waiting' })
     expect(await open()).toHaveLength(1)
+  })
+
+  it('V2 asks again if the program has other details when the decision arrives', async () => {
+    const release: Release = { dev: false, target: 'staging' }
+    const { bench, deployed, decide, open } = createRelease(release)
+    const task = bench.task('deploy', { version: '1' }, { principal: erin })
+    await task.next()
+    release.target = 'production'
+    await decide('ann', 'approve')
+    await expect.poll(open).toMatchObject([{ details: { target: 'production' }, votes: [] }])
+    expect(deployed).toEqual([])
+    await decide('ann', 'approve')
+    expect(await task.run()).toMatchObject({ kind: 'complete' })
+    expect(deployed).toHaveLength(1)
+  })
+
+  it.each<ApprovalVerdict | { kind: string }>([
+    { kind: 'reopened' },
+    { kind: 'expired' },
+    { kind: 'denied', by: [] },
+    { kind: 'approved', by: [] },
+    { kind: 'unheard of' },
+  ])('V3 runs nothing when the time is up and the approver returns %j', async (verdict) => {
+    let ran = false
+    const bench = createBench((options) => {
+      const server = createServer({ name: 'odd', version: '1.0.0', ...options })
+      server.use({
+        name: 'odd',
+        approver: { open: async () => {}, use: async () => verdict as ApprovalVerdict },
+      })
+      server.tool('deploy', { task: 'auto' }, async (_, ctx) => {
+        await ctx.approve('deploy', { from: 'managers', message: 'Deploy?', within: '1 hour' })
+        await ctx.effect('deploy', () => {
+          ran = true
+        })
+        return 'done'
+      })
+      return server
+    })
+    const task = bench.task('deploy')
+    await task.next()
+    await bench.advance('1 hour')
+    expect(await task.run()).toMatchObject({
+      result: { isError: true, _meta: { [META]: { outcome: 'denied-not-executed' } } },
+    })
+    expect(ran).toBe(false)
   })
 
   it('V2 survives a restart: the request is the same, and the decision counts', async () => {
