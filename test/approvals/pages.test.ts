@@ -177,6 +177,14 @@ describe('the login', () => {
     expect(await stateOf('scriptless')).toBe('denied')
   })
 
+  it('L1 returns to the inbox if the page that was wanted looks like another site', async () => {
+    provider.user = 'ann'
+    const begun = await approvals.fetch(new Request(`${origin}//evil.example/approvals`))
+    const back = await provider.visit(begun.headers.get('location') ?? '')
+    const finished = await open(`/callback${back.search}`, cookiesOf(begun))
+    expect(finished.headers.get('location')).toBe('/approvals')
+  })
+
   it('L1 refuses a callback that another browser began, and a session that was altered', async () => {
     const begun = await open('')
     expect(begun.headers.getSetCookie()[0]).toMatch(/HttpOnly; SameSite=Lax/)
