@@ -17,6 +17,8 @@ export interface Forwarding {
   declare(listing: Listing, name: string, forwarded: Forwarded): void
   /** Notifies subscribers that a list has changed, for a change that the rows do not show. */
   changed(listing: Listing): void
+  /** Replaces the instructions that clients get when they connect. */
+  instruct(instructions: string | undefined): void
   /** Writes a warning to the server's log. The message must not contain secrets. */
   warn(message: string): void
 }

@@ -27,7 +27,7 @@ interface CatalogOptions {
   /** How long clients may keep what is listed. */
   readonly cache?: CachePolicy
   readonly supportedVersions?: readonly string[]
-  readonly instructions?: string
+  readonly instructions?: () => string | undefined
   /** There is a store for tasks. */
   readonly tasks?: boolean
 }
@@ -71,6 +71,7 @@ export function createCatalog(registry: Pick<Registry, 'rows'>, options: Catalog
       }
     },
     discover() {
+      if (discovery?.instructions !== options.instructions?.()) discovery = undefined
       discovery ??= describe(registry, options)
       return { kind: 'cacheable', result: discovery, cache }
     },
@@ -96,8 +97,22 @@ function describe(
       logging: {},
       extensions: tasks ? { [TASKS_EXTENSION]: {} } : undefined,
     },
-    instructions,
+    instructions: instructions?.(),
   }
+}
+
+/**
+ * Reports changes of a resource to one caller where another server has it; all others are reported on the bus of changes. Returns
+ * undefined if the resource cannot be watched.
+ */
+export function watchResource(
+  registry: Pick<Registry, 'find'>,
+  uri: string,
+  principal: Principal | undefined,
+  changed: () => void,
+): (() => void) | undefined {
+  const target = registry.find('resources/read', uri)
+  return target?.watch ? target.watch(principal, changed) : () => {}
 }
 
 function isList(found: readonly string[] | Completion): found is readonly string[] {

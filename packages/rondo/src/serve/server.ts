@@ -76,9 +76,10 @@ function toService(
   registry: Registry,
   fleet: Fleet | undefined,
   extensions: Extensions,
+  instructions: () => string | undefined,
   stopping: Pick<Service, 'leave' | 'drain' | 'onClosed' | 'readiness'>,
 ): OpenService {
-  const { name, version, title, instructions, pageSize } = options
+  const { name, version, title, pageSize } = options
   const scope = options.authenticate ? 'private' : 'public'
   const serverInfo = title === undefined ? { name, version } : { name, title, version }
   const onError = (error: unknown): void =>
@@ -215,7 +216,13 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     hook,
     reserved: Object.fromEntries(metadata.map((path) => [`the OAuth metadata at ${path}`, path])),
   })
-  const service = toService(options, host, registry, fleet, extensions, { leave, drain, onClosed, readiness })
+  let { instructions } = options
+  const service = toService(options, host, registry, fleet, extensions, () => instructions, {
+    leave,
+    drain,
+    onClosed,
+    readiness,
+  })
   const onRefused: CallerLog['refused'] = (status, ...why) => {
     const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
     host.observer?.count?.({ kind: 'refused', code, status })
@@ -338,6 +345,9 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       service.changed(listing)
     },
     changed: (listing) => service.changed(listing),
+    instruct(text) {
+      instructions = text
+    },
     warn: (message) => host.log({ event: 'warning', message }),
   })
   return server

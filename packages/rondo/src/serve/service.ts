@@ -17,7 +17,7 @@ import type { Reply } from '../protocol/reply.ts'
 import type { CachePolicy } from '../tool/definition.ts'
 import type { Registry } from '../tool/registry.ts'
 import { type ErrorReply, internalError, toErrorReply, unknownTarget } from './failure.ts'
-import { complete, createCatalog } from './listing.ts'
+import { complete, createCatalog, watchResource } from './listing.ts'
 import type { ActiveCall, ServedExtensions, Service } from './port.ts'
 
 type Given =
@@ -37,7 +37,7 @@ interface ServiceOptions extends Pick<Service, Given> {
   readonly extensions: ServedExtensions
   readonly host: FlowHost
   readonly registry: Registry
-  readonly instructions?: string
+  readonly instructions?: () => string | undefined
   readonly pageSize: number
   readonly listCache: CachePolicy
 }
@@ -106,6 +106,7 @@ export function createService(options: ServiceOptions): OpenService {
     drain: options.drain,
     extensions,
     tasks,
+    watchResource: (uri, principal, changed) => watchResource(registry, uri, principal, changed),
     watchTasks: host.tasks && watchTasks(host, host.tasks),
     paramHeaders: registry.paramHeaders,
     get scoped() {

@@ -85,7 +85,7 @@ export function dispatch(
     case 'call':
       return dispatchCall(context, session, decoded.call, principal, path)
     case 'session':
-      void applySessionCall(context, session, decoded.call)
+      void applySessionCall(context, session, decoded.call, principal)
         .then(
           () => EMPTY,
           (error) => toFailure(error, context),
@@ -208,10 +208,14 @@ async function applySessionCall(
   { older }: DispatchContext,
   session: Session,
   call: SessionCall,
+  principal: Principal | undefined,
 ): Promise<void> {
   if (call.kind === 'initialize')
     throw new RondoError('PEER_REQUEST', 'initialize must be the first message, and not part of a batch')
-  if (call.kind !== 'ping') await older.shared.change(session, call)
+  if (call.kind === 'ping') return
+  await older.shared.change(session, call, (changed) =>
+    call.kind === 'watch' ? older.watchResource(call.uri, principal, changed) : undefined,
+  )
 }
 
 function toFailure(error: unknown, { older, onError }: DispatchContext): OlderReply {

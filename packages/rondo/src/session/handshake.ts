@@ -16,7 +16,7 @@ export interface GreetOptions {
   readonly host: FlowHost
   readonly registry: Registry
   readonly serverInfo: Service['serverInfo']
-  readonly instructions?: string
+  readonly instructions?: () => string | undefined
   readonly codecs: Codecs
 }
 
@@ -70,7 +70,7 @@ export function greet(
           : undefined,
     },
     serverInfo,
-    instructions,
+    instructions: instructions?.(),
   }
 }
 

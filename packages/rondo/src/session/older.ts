@@ -11,7 +11,7 @@ import type { Codecs } from '../protocol/codec.ts'
 import type { RequestHeaders } from '../protocol/common/headers.ts'
 import type { OlderReply, TaskState } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
-import type { CallContext, Load, Outlet } from '../serve/port.ts'
+import type { CallContext, Load, Outlet, Service } from '../serve/port.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { Target } from '../tool/target.ts'
 import type { Session } from './session.ts'
@@ -79,6 +79,8 @@ export interface Older {
     from: PushOptions['from'],
   ): Promise<OlderReply>
   readonly draft?: SessionDraft
+  /** Reports changes of another server's resource, as `Service.watchResource`. */
+  watchResource: NonNullable<Service['watchResource']>
   /** Notifies the client of a session of changes of its task, from `task` on. */
   notifyOfTask(session: Session, task: TaskState, call: OlderCall, principal: Principal | undefined): void
   /** Counts a request that failed because of the store, and logs it if the log does not say yet that the store fails. */

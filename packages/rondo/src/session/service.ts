@@ -18,7 +18,7 @@ import type { OlderReply, Reply, TaskState } from '../protocol/reply.ts'
 import { digest } from '../seal/envelope.ts'
 import { toErrorReply, unknownTarget } from '../serve/failure.ts'
 import type { Fleet } from '../serve/fleet.ts'
-import { complete, createCatalog } from '../serve/listing.ts'
+import { complete, createCatalog, watchResource } from '../serve/listing.ts'
 import type { ChangeBus, OlderService, ServedExtensions } from '../serve/port.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { Target } from '../tool/target.ts'
@@ -117,6 +117,7 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
           from,
         }),
       ),
+    watchResource: (uri, principal, changed) => watchResource(registry, uri, principal, changed),
     notifyOfTask(session, task, { capabilities, protocolVersion }, principal) {
       const { tasks } = host
       if (!tasks || hasEnded(task)) return

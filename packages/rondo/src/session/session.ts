@@ -56,6 +56,8 @@ const MAX_URI = 8_192
 /** Characters of all URIs of a session. An instance that shares a store reads them with every request of the session. */
 const MAX_WATCHED_TEXT = 256 * 1024
 
+const NOTHING = (): void => {}
+
 const ANONYMOUS = principalTag(undefined)
 
 /** True if the tag is that of an authenticated caller. All anonymous callers share one tag. */
@@ -83,7 +85,8 @@ export class Session implements LineHost {
   level: LogLevel = DEFAULT_LEVEL
   readonly share: string
   readonly streams: SessionStreams
-  readonly #watched = new Set<string>()
+  /** The watched resources, each with the function that ends the watch of another server's. */
+  readonly #watched = new Map<string, () => void>()
   readonly #settings: SessionSettings
   readonly #budget: MemoryBudget
   readonly #waiting: MemoryBudget
@@ -253,37 +256,52 @@ export class Session implements LineHost {
     return line !== undefined
   }
 
-  watch(uri: string): void {
+  /** `observe` reports changes that the bus does not, and returns a function that ends this, or undefined if it cannot. */
+  watch(uri: string, observe: (changed: () => void) => (() => void) | undefined = () => NOTHING): void {
     const { maxWatched } = this.#settings
     if (maxWatched === 0) throw new RondoError('PEER_METHOD')
     if (uri.length > MAX_URI) {
       throw new RondoError('PEER_PARAMS', `params.uri may be at most ${MAX_URI} characters long`)
     }
-    if (this.#watched.has(uri)) return
+    const known = this.#watched.get(uri)
+    // A watch that was adopted from another instance is observed nowhere here.
+    if (known !== undefined && known !== NOTHING) return
     let text = uri.length
-    for (const other of this.#watched) text += other.length
-    if (this.#watched.size >= maxWatched || text > MAX_WATCHED_TEXT || !this.#budget.take(costOf(uri))) {
+    for (const other of this.#watched.keys()) text += other.length
+    const full = this.#watched.size >= maxWatched || text > MAX_WATCHED_TEXT
+    if (known === undefined && (full || !this.#budget.take(costOf(uri)))) {
       throw new RondoError('LIMIT_SUBSCRIPTIONS')
     }
-    this.#watched.add(uri)
+    this.#watched.set(uri, NOTHING)
+    try {
+      const stop = observe(() => this.note(encodeNotification('notifications/resources/updated', { uri })))
+      if (stop === undefined) throw new RondoError('PEER_METHOD')
+      this.#watched.set(uri, stop)
+    } catch (error) {
+      this.unwatch(uri)
+      throw error
+    }
   }
 
   unwatch(uri: string): void {
-    if (this.#watched.delete(uri)) this.#budget.release(costOf(uri))
+    const stop = this.#watched.get(uri)
+    if (!this.#watched.delete(uri)) return
+    this.#budget.release(costOf(uri))
+    stop?.()
   }
 
   /** The facts about the session that other instances have to know, as they are here. */
   get state(): { readonly level: LogLevel; readonly watched: readonly string[] } {
-    return { level: this.level, watched: [...this.#watched] }
+    return { level: this.level, watched: [...this.#watched.keys()] }
   }
 
   /** Takes over what other instances know of the session. */
   adopt({ level = DEFAULT_LEVEL, watched = [] }: Partial<Session['state']>): void {
     this.level = level
     const wanted = new Set(watched)
-    for (const uri of [...this.#watched]) if (!wanted.has(uri)) this.unwatch(uri)
+    for (const uri of [...this.#watched.keys()]) if (!wanted.has(uri)) this.unwatch(uri)
     for (const uri of wanted) {
-      if (!this.#watched.has(uri) && this.#budget.take(costOf(uri))) this.#watched.add(uri)
+      if (!this.#watched.has(uri) && this.#budget.take(costOf(uri))) this.#watched.set(uri, NOTHING)
     }
   }
 
@@ -340,7 +358,7 @@ export class Session implements LineHost {
   notify(change: Change): void {
     if (change.kind === 'everything') {
       for (const kind of ['tools', 'prompts', 'resources'] as const) this.notify({ kind })
-      for (const uri of this.#watched) this.notify({ kind: 'resource', uri })
+      for (const uri of this.#watched.keys()) this.notify({ kind: 'resource', uri })
     } else if (change.kind === 'resource') {
       if (!this.#watched.has(change.uri)) return
       this.streams.general?.send(
@@ -381,7 +399,7 @@ export class Session implements LineHost {
     for (const line of [...this.#calls.values()]) line.cancel()
     this.streams.end()
     this.#questions.clear()
-    for (const uri of [...this.#watched]) this.unwatch(uri)
+    for (const uri of [...this.#watched.keys()]) this.unwatch(uri)
     for (const stop of [...this.#tasks.values()]) stop()
   }
 }

@@ -35,7 +35,7 @@ export interface SharedSessions {
   /** Brings this instance's part of a session up to date. False if the session has ended. */
   refresh(session: Session): Promise<boolean>
   /** Changes a session for all instances: here at once. Rejects if the client asks for too much. */
-  change(session: Session, call: StateCall): Promise<void>
+  change(session: Session, call: StateCall, observe?: Parameters<Session['watch']>[1]): Promise<void>
   /** Cancels a call of a session, whichever instance has it. */
   cancel(session: Session, request: RequestId): void
   /** Keeps a call of a session while it waits; undefined without a store. */
@@ -155,8 +155,8 @@ export function createSharedSessions(
       return session && (!records || (await refresh(session, records))) ? session : undefined
     },
     refresh: async (session) => (records && session.portable ? refresh(session, records) : true),
-    async change(session, call) {
-      applyHere(session, call)
+    async change(session, call, observe) {
+      applyHere(session, call, observe)
       if (!records || !session.portable) return
       const edit = (state: SessionState | undefined): NextRecord<SessionState> | undefined =>
         state?.ended
@@ -165,6 +165,8 @@ export function createSharedSessions(
       const outcome = await records.change(recordOf(session), session, edit, narrowState)
       if (outcome === 'limit') throw new RondoError('LIMIT_SUBSCRIPTIONS')
       await refresh(session, records)
+      // Another request may have refreshed the session before the change was in the store.
+      if (call.kind === 'watch' && session.state.watched.includes(call.uri)) applyHere(session, call, observe)
       await fleet?.tell({ kind: 'session', session: session.name })
     },
     hold: kept?.hold,
@@ -199,9 +201,9 @@ export function createSharedSessions(
 }
 
 /** Throws if the client asks for too much. */
-function applyHere(session: Session, call: StateCall): void {
+function applyHere(session: Session, call: StateCall, observe?: Parameters<Session['watch']>[1]): void {
   if (call.kind === 'level') session.level = call.level
-  else if (call.kind === 'watch') session.watch(call.uri)
+  else if (call.kind === 'watch') session.watch(call.uri, observe)
   else session.unwatch(call.uri)
 }
 

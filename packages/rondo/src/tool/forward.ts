@@ -31,6 +31,11 @@ export interface Forwarded {
     known: Readonly<Record<string, string>>,
     principal: Principal | undefined,
   ): Promise<Completion>
+  /**
+   * Of a resource or template: calls `changed` whenever the resource changes, for this caller, and never before it returns. Returns
+   * a function that ends this, or undefined if the resource cannot be watched. Throws if the caller watches too much.
+   */
+  watch?(uri: string, principal: Principal | undefined, changed: () => void): (() => void) | undefined
 }
 
 /**
@@ -71,7 +76,7 @@ const METHOD: Readonly<Record<Listing, FlowMethod>> = {
 }
 
 /** The target of a forwarded entry. `name` is what a call names: a tool, a prompt, or a URI. */
-export function forwardTarget(listing: Listing, name: string, { run }: Forwarded): Target {
+export function forwardTarget(listing: Listing, name: string, { run, watch }: Forwarded): Target {
   const method = METHOD[listing]
   const byUri = method === 'resources/read'
   return {
@@ -79,6 +84,7 @@ export function forwardTarget(listing: Listing, name: string, { run }: Forwarded
     name,
     live: true,
     task: { mode: 'never' },
+    ...(watch && byUri && { watch: (principal, changed) => watch(name, principal, changed) }),
     prepare: (args) => ({ kind: 'ready', run: (ctx) => run(byUri ? { uri: name } : args, ctx) }),
     finish: (value) => value as Readonly<Record<string, unknown>>,
     fail: (message) =>

@@ -8,7 +8,7 @@
 
 import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import type { FlowMethod } from '../protocol/call.ts'
+import type { FlowMethod, Principal } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import type { AcceptEvent, CachePolicy, Scopes } from './definition.ts'
@@ -50,6 +50,11 @@ export interface Target {
   readonly live?: boolean
   /** Returns the scopes that a caller's token needs. Absent: none. */
   scopes?(args: Readonly<Record<string, unknown>>): RequiredScopes | Promise<RequiredScopes>
+  /**
+   * Reports changes of another server's resource to one caller, never before it returns. Returns a function that ends this, or
+   * undefined if the resource cannot be watched. Throws if the caller watches too much.
+   */
+  watch?(principal: Principal | undefined, changed: () => void): (() => void) | undefined
   prepare(args: Readonly<Record<string, unknown>>): Prepared | Promise<Prepared>
   /** Makes a result of what the handler returned. Throws a TypeError if that is not possible. */
   finish(value: unknown): Finished | Promise<Finished>

@@ -67,9 +67,17 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
   function open(call: ListenCall, { principal, share }: Subscriber, sink: SubscriptionSink): () => void {
     // The closures below live as long as the subscription, and must not keep the request alive.
     const { id, protocolVersion } = call
-    const honored = honor(call.filter, service)
-    admit(share, id, honored)
+    const asked = honor(call.filter, service)
+    admit(share, id, asked)
     const tag = { [SUBSCRIPTION_ID]: id }
+    const { uris, leaveResources } = watchResources(
+      service,
+      asked.resourceSubscriptions ?? [],
+      principal,
+      (uri) => sink.send(toNotification({ kind: 'resource', uri }, tag)),
+    )
+    const { resourceSubscriptions: _, ...others } = asked
+    const honored = uris.length > 0 ? { ...others, resourceSubscriptions: uris } : others
     const leave = service.changes.subscribe((change) => {
       for (const one of change.kind === 'everything' ? allOf(honored) : [change])
         if (wants(honored, one)) sink.send(toNotification(one, tag))
@@ -83,6 +91,7 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
     })
     const stop = (): void => {
       leave()
+      leaveResources()
       leaveTasks()
       if (enders.delete(end)) byShare.add(share, -1)
     }
@@ -110,6 +119,30 @@ export function createSubscriptions(service: Service, limits: SubscriptionLimits
       return enders.size
     },
   }
+}
+
+/** Watches the resources of other servers. `uris` are those that can be watched. */
+function watchResources(
+  { watchResource }: Service,
+  asked: readonly string[],
+  principal: Principal | undefined,
+  changed: (uri: string) => void,
+): { readonly uris: readonly string[]; leaveResources(): void } {
+  if (watchResource === undefined) return { uris: asked, leaveResources() {} }
+  const stops = new Map<string, () => void>()
+  const leaveResources = (): void => {
+    for (const stop of stops.values()) stop()
+  }
+  try {
+    for (const uri of asked) {
+      const stop = watchResource(uri, principal, () => changed(uri))
+      if (stop) stops.set(uri, stop)
+    }
+  } catch (error) {
+    leaveResources()
+    throw error
+  }
+  return { uris: [...stops.keys()], leaveResources }
 }
 
 interface TaskListener {
