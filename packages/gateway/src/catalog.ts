@@ -12,6 +12,7 @@ import { type Client, displayText, type FlowRequest, type QuestionKind, RondoErr
 import { type Forwarded, forwarding } from 'rondo/forward'
 import type { GatewayOptions } from './options.ts'
 import { type Passed, type Passing, pass } from './pass.ts'
+import type { Subscriptions } from './subscriptions.ts'
 import { reasonOf, type Upstream } from './upstream.ts'
 
 type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
@@ -48,6 +49,10 @@ interface CatalogParts {
   readonly rename?: GatewayOptions['rename']
   /** The kinds to declare on a connection that is opened to read lists. */
   readonly kinds: readonly QuestionKind[]
+  /** Subscriptions to resources, by upstream. */
+  readonly subscriptions: ReadonlyMap<string, Subscriptions>
+  /** The instructions of the gateway itself. */
+  readonly instructions?: string
   warn(message: string): void
 }
 
@@ -60,10 +65,11 @@ const KEY: Readonly<Record<Listing, string>> = {
 }
 
 export function createCatalog(parts: CatalogParts): Catalog {
-  const { server, passing, several, warn } = parts
+  const { server, several, warn } = parts
   const port = forwarding(server)
   const read = new Map<string, readonly Entry[]>()
   const declared = new Map<string, Entry>()
+  const instructions = new Map<string, string>()
   let started = false
   let unlisted = false
 
@@ -89,6 +95,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
     async sync(upstream) {
       const { client } = await upstream.anyConnection(undefined, parts.kinds)
       const rows = await readAll(client)
+      instructions.set(upstream.name, client.server.instructions ?? '')
       const { only, except } = upstream.options
       const allowed = ([listing, row]: readonly [Listing, Row]): boolean => {
         if (listing !== 'tools') return true
@@ -151,8 +158,9 @@ export function createCatalog(parts: CatalogParts): Catalog {
       const [one] = several ? [] : parts.upstreams
       if (one !== undefined && !unlisted && one.known.resources === true) {
         unlisted = true
-        port.declare('templates', UNLISTED, unlistedOf(passing, one))
+        port.declare('templates', UNLISTED, unlistedOf(parts, one))
       }
+      port.instruct(joined(parts, instructions))
     },
     count: (upstream) => read.get(upstream)?.filter(({ listing }) => listing === 'tools').length ?? 0,
   }
@@ -161,7 +169,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
 const UNLISTED = 'gateway:unlisted'
 
 /** A single upstream may serve URIs that it does not list, as on a direct connection. */
-function unlistedOf(passing: Passing, upstream: Upstream): Forwarded {
+function unlistedOf({ passing, subscriptions }: CatalogParts, upstream: Upstream): Forwarded {
   return {
     matches: () => true,
     run: (args, ctx) =>
@@ -170,7 +178,25 @@ function unlistedOf(passing: Passing, upstream: Upstream): Forwarded {
         { upstream, annotations: {}, request: { method: 'resources/read', uri: String(args.uri) } },
         ctx,
       ),
+    watch: (uri, principal, changed) =>
+      subscriptions.get(upstream.name)?.watch({ uri, principal, annotations: {} }, changed),
   }
+}
+
+/** Characters of one upstream's instructions that pass. A model reads them all. */
+const MAX_INSTRUCTIONS = 8_192
+
+/** The instructions of the gateway and of its upstreams; with several, each behind the name of its upstream. */
+function joined(
+  { instructions: own, upstreams, several }: CatalogParts,
+  given: ReadonlyMap<string, string>,
+): string | undefined {
+  const all = upstreams.flatMap(({ name }) => {
+    const text = given.get(name)?.slice(0, MAX_INSTRUCTIONS)
+    return text ? [several ? `${name}: ${text}` : text] : []
+  })
+  if (own) all.unshift(own)
+  return all.length > 0 ? all.join('\n\n') : undefined
 }
 
 function isTaskOnly({ execution }: Row): boolean {
@@ -211,7 +237,7 @@ async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
 }
 
 function forwardedOf(
-  { passing, kinds }: CatalogParts,
+  { passing, kinds, subscriptions }: CatalogParts,
   upstream: Upstream,
   listing: Listing,
   own: Row,
@@ -236,12 +262,16 @@ function forwardedOf(
     return pass(passing, passed, ctx)
   }
   const completes = listing === 'prompts' || listing === 'templates'
-  if (!completes) return { row, run }
+  const watch: Forwarded['watch'] = (uri, principal, changed) =>
+    subscriptions.get(upstream.name)?.watch({ uri, principal, annotations: annotations as Row }, changed)
+  const watched = KEY[listing] === 'name' ? {} : { watch }
+  if (!completes) return { row, run, ...watched }
   const ref =
     listing === 'prompts' ? ({ kind: 'prompt', name } as const) : ({ kind: 'template', uri: name } as const)
   return {
     row,
     run,
+    ...watched,
     async complete(argument, known, principal) {
       const { client } = await upstream.anyConnection(principal, kinds)
       if (client.server.capabilities.completions === undefined) return { values: [] }

@@ -18,6 +18,7 @@ import { createHeldCalls, type HeldCalls, HeldEnded } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
+import { createSubscriptions, type Subscriptions, sleep } from './subscriptions.ts'
 import { callerKey, createUpstream, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
 /** The state of an upstream. */
@@ -137,6 +138,9 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
   })
   const kinds = options.ask?.kinds ?? []
+  const subscriptions = new Map(
+    upstreams.map((upstream) => [upstream.name, subscriptionsOf(upstream, options, { clock, kinds, warn })]),
+  )
   const catalog = createCatalog({
     server,
     passing,
@@ -145,6 +149,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     kinds,
     warn,
     upstreams,
+    subscriptions,
+    instructions: options.instructions,
     reserved: new Set(handles ? [HANDLE_TOOL] : []),
   })
   const watch = createWatch(upstreams, { clock, kinds, catalog, warn })
@@ -162,6 +168,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     handover?.close()
     handles?.close()
     watch.stop()
+    for (const one of subscriptions.values()) one.close()
     await Promise.all(upstreams.map((one) => one.close()))
   }
   return {
@@ -210,6 +217,23 @@ function resumeFor(held: HeldCalls, handover: () => Handover | undefined): Hando
       return { kind: 'failed', message: error instanceof HeldEnded ? error.message : reason }
     }
   }
+}
+
+function subscriptionsOf(
+  upstream: Upstream,
+  { decide, hold }: GatewayOptions,
+  parts: Omit<WatchParts, 'catalog'>,
+): Subscriptions {
+  return createSubscriptions({
+    upstream,
+    ...parts,
+    max: hold?.maxWatched ?? HOLD.maxWatched,
+    async mayRead({ uri, annotations, principal }) {
+      if (decide === undefined) return true
+      const facts = { upstream: upstream.name, tool: uri, method: 'resources/read' as const, arguments: {} }
+      return (await decide({ ...facts, annotations, ...(principal && { principal }) })) === 'allow'
+    },
+  })
 }
 
 function attached(host: ExtensionHost | undefined): ExtensionHost {
@@ -390,18 +414,4 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
 
 function isUnreachable(error: unknown): boolean {
   return error instanceof UpstreamDown || (error instanceof RondoError && error.code === 'PEER_UNREACHABLE')
-}
-
-/** Resolves early when the signal fires. */
-function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve()
-    const end = (): void => {
-      stop()
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    const stop = clock.after(ms, end)
-    signal.addEventListener('abort', end)
-  })
 }

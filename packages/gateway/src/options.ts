@@ -53,6 +53,8 @@ export interface HoldLimits {
   readonly queueMs?: number
   /** Connections to one upstream, for all callers and kinds of questions together. Default: 100. */
   readonly maxConnections?: number
+  /** Resources of one upstream that one caller watches. Default: 1000. */
+  readonly maxWatched?: number
   /** How long an unused connection stays open. Default: 5 minutes. */
   readonly idleMs?: number
 }
@@ -89,6 +91,7 @@ export const HOLD: Required<HoldLimits> = {
   waitMs: 600_000,
   queueMs: 60_000,
   maxConnections: 100,
+  maxWatched: 1_000,
   idleMs: 300_000,
 }
 

@@ -38,6 +38,8 @@ export interface Connection {
   readonly revision: string
   /** Runs `fn` when the connection can serve another call, and counts it as used meanwhile. */
   use<T>(fn: () => Promise<T>, signal: AbortSignal): Promise<T>
+  /** Counts the connection as used until the returned function is called, without taking a turn of its calls. */
+  keep(): () => void
   /** Nothing more is sent through it; the next call opens another one. */
   drop(): void
 }
@@ -46,9 +48,10 @@ export interface Connection {
 interface Known {
   readonly revision?: string
   readonly server?: string
-  readonly instructions?: string
   /** It serves resources. */
   readonly resources?: boolean
+  /** It reports changes of resources. */
+  readonly subscribe?: boolean
 }
 
 export interface Upstream {
@@ -144,8 +147,9 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
     })
     known.revision = client.protocolVersion
     known.server = client.server.title ?? client.server.name
-    known.instructions = client.server.instructions
-    known.resources = client.server.capabilities.resources !== undefined
+    const { resources } = client.server.capabilities
+    known.resources = resources !== undefined
+    known.subscribe = (resources as { subscribe?: unknown } | undefined)?.subscribe === true
     // One process of an earlier revision cannot say to which call its question belongs.
     const single = url === undefined && !hasRounds(client.protocolVersion) && kinds.length > 0
     return createOpened(client, { single, clock, limits, name, forget: () => forget(slot) })
@@ -312,6 +316,19 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
   }
   const armIdle = (): (() => void) => clock.after(limits.idleMs, drop)
   let stopIdle = armIdle()
+  const keep = (): (() => void) => {
+    let isKept = true
+    uses += 1
+    stopIdle()
+    return () => {
+      if (!isKept) return
+      isKept = false
+      uses -= 1
+      usedAt = clock.now()
+      if (uses === 0 && dropped) void end()
+      else if (uses === 0) stopIdle = armIdle()
+    }
+  }
   return {
     client,
     rounds: hasRounds(client.protocolVersion),
@@ -327,9 +344,9 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
       drop()
       return end()
     },
+    keep,
     async use(fn, signal) {
-      uses += 1
-      stopIdle()
+      const release = keep()
       let done = (): void => {}
       try {
         if (single) {
@@ -344,10 +361,7 @@ function createOpened(client: Client, { single, clock, limits, name, forget }: O
         return await fn()
       } finally {
         done()
-        uses -= 1
-        usedAt = clock.now()
-        if (uses === 0 && dropped) void end()
-        else if (uses === 0) stopIdle = armIdle()
+        release()
       }
     },
   }

@@ -214,11 +214,7 @@ export interface Service {
    * Reports changes of another server's resource to one caller, never before it returns. Returns a function that ends this, or
    * undefined if the resource cannot be watched. Throws if the caller watches too much.
    */
-  watchResource?(
-    uri: string,
-    principal: Principal | undefined,
-    changed: () => void,
-  ): (() => void) | undefined
+  watchResource?(uri: string, principal: Principal | undefined, changed: () => void): (() => void) | undefined
   /** The weights of the messages in flight. */
   readonly loads?: Loads
   /** Logs slow handlers. */
