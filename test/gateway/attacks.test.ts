@@ -379,7 +379,7 @@ describe('W10 a loop of gateways', () => {
     const up = await orders()
     const { url } = await serveGateway({ up: { url: up.url } })
     const client = await as(url)
-    const hops = (n: number) => client.callTool('plain', {}, { meta: { 'rondo.example/hops': n } })
+    const hops = (n: number) => client.callTool('plain', {}, { meta: { 'rondo/hops': n } })
     expect(await hops(8)).toMatchObject({
       isError: true,
       content: [{ text: expect.stringContaining('loop') }],

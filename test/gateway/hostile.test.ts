@@ -104,7 +104,7 @@ describe('W10 a forged count of hops', () => {
       modern({
         tools: toolRows('t'),
         call: ({ _meta }) => {
-          seen.push((_meta as Record<string, unknown>)['rondo.example/hops'])
+          seen.push((_meta as Record<string, unknown>)['rondo/hops'])
           return said('done')
         },
       }),
@@ -112,7 +112,7 @@ describe('W10 a forged count of hops', () => {
     const { url } = await serveGateway({ up: { url: up.url } })
     const client = await connect(url)
     onTestFinished(() => client.close())
-    await client.callTool('t', {}, { meta: { 'rondo.example/hops': forged } })
+    await client.callTool('t', {}, { meta: { 'rondo/hops': forged } })
     for (const hops of seen) expect(hops).toBeGreaterThanOrEqual(1)
     expect(seen.length).toBe(forged > 8 ? 0 : 1)
   })

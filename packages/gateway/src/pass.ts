@@ -100,7 +100,7 @@ interface PassedState {
   readonly l?: InputResponses
 }
 
-const HOPS = 'rondo.example/hops'
+const HOPS = 'rondo/hops'
 const MAX_HOPS = 8
 /** A state of this length still fits into a token, with its share of base64 and padding. */
 const MAX_STATE = 40_960
