@@ -110,7 +110,7 @@ export function createApprovals(options: ApprovalsOptions): Approvals {
   const extension: Extension = {
     name: 'approvals',
     routes: { [path]: fetch },
-    approver: createApprover(attached),
+    approver: createApprover(attached, options.operators === true),
     async around(call, next) {
       const reply = await next()
       if (call.kind === 'request') await noticeCancel(attached(), call).catch(() => {})
@@ -166,7 +166,7 @@ function storeOf({ store }: ExtensionHost): ApprovalStore {
 }
 
 /** The port of the runtime. What cannot be found out now is asked again. */
-function createApprover(attached: () => Parts): Approver {
+function createApprover(attached: () => Parts, operators: boolean): Approver {
   return {
     open: (request) => attached().desk.open(request),
     async use(id, attempt, expired) {
@@ -182,6 +182,7 @@ function createApprover(attached: () => Parts): Approver {
       }
     },
     vote: (cast) => voteInTest(attached(), cast),
+    desk: () => toOperatorDesk(attached(), operators),
   }
 }
 

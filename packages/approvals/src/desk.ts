@@ -50,7 +50,8 @@ export interface Page {
   readonly next?: { readonly createdAt: number; readonly id: string }
 }
 
-export interface RecordedHappening extends Pick<ChainEntry, 'seq' | 'hash' | 'at' | 'key'> {
+/** An entry of the record, with its content. */
+export interface RecordedHappening extends ChainEntry {
   /** Absent if the entry cannot be opened with the keys of this server. */
   readonly happening?: Happening & { readonly request: string }
 }
@@ -321,10 +322,10 @@ function createHistory(
   keys: SigningKeys,
 ): Pick<Desk, 'history' | 'entries' | 'prune' | 'publicKeys'> {
   const { tenant } = host
-  const openEntry = async ({ seq, hash, at, key, content }: ChainEntry): Promise<RecordedHappening> => {
-    const opened = await host.open('record', content)
+  const openEntry = async (entry: ChainEntry): Promise<RecordedHappening> => {
+    const opened = await host.open('record', entry.content)
     const happening = opened && JSON.parse(new TextDecoder().decode(opened))
-    return { seq, hash, at, key, ...(happening && { happening }) }
+    return { ...entry, ...(happening && { happening }) }
   }
   const entries: Desk['entries'] = async (after, limit) =>
     Promise.all((await store.entries(tenant, after, limit)).map(openEntry))

@@ -7,6 +7,7 @@ import { createRequire } from 'node:module'
 import { RondoError } from 'rondo'
 import { PeerError } from 'rondo/client'
 import { oneLine } from 'rondo/internal'
+import { approvalsCommand } from './command/approvals.ts'
 import { bridgeCommand } from './command/bridge.ts'
 import {
   callCommand,
@@ -54,6 +55,7 @@ export const COMMANDS: readonly Command[] = [
   taskCommand,
   tasksCommand,
   deliverCommand,
+  approvalsCommand,
   storeCommand,
   loginCommand,
   logoutCommand,

@@ -13,11 +13,14 @@ export type { Route } from './serve/port.ts'
 export { type CallRate, type RateLimitOptions, rateLimit } from './serve/rate-limit.ts'
 export type {
   Approval,
+  ApprovalDesk,
   ApprovalOptions,
   ApprovalRequest,
   ApprovalVerdict,
   ApprovalVote,
   Approver,
   Decision,
+  DeskEntry,
+  DeskRequest,
   Voter,
 } from './tool/approval.ts'

@@ -73,7 +73,7 @@ interface PlayerOptions {
   readonly env: Readonly<Record<string, string>>
 }
 
-type Start = Exclude<ServeReport, { kind: 'delivered' }>
+type Start = Extract<ServeReport, { kind: 'listening' | 'failed' | 'unusable' }>
 
 /** `unusable`: the address is, and no change of the file helps. */
 type Started = 'serving' | 'failed' | 'unusable'

@@ -2,6 +2,7 @@
 
 import type { Duration } from '../lib/clock.ts'
 import type { Principal } from '../protocol/call.ts'
+import type { ChainEntry, ChainLink } from '../store/approvals.ts'
 
 /** What is to be decided, by whom, and until when. */
 export interface ApprovalOptions {
@@ -97,6 +98,44 @@ export interface Approver {
    * have `approve` and `deny`.
    */
   vote?(vote: ApprovalVote): Promise<string | undefined>
+  /** The requests and the record, for operators: the command `rondo approvals` uses it. */
+  desk?(): ApprovalDesk
+}
+
+/** The requests and the record of a server, as `rondo approvals` needs them. */
+export interface ApprovalDesk {
+  /** The audience of the server, to which the requests and the record belong. */
+  readonly tenant: string
+  get(id: string): Promise<DeskRequest | undefined>
+  /** Requests with any of these labels: `open`, `closed`. The oldest first. */
+  list(labels: readonly string[], limit: number): Promise<{ readonly requests: readonly DeskRequest[] }>
+  history(id: string): Promise<readonly DeskEntry[]>
+  /** Entries of the record after this number, in order. */
+  entries(after: number, limit: number): Promise<readonly DeskEntry[]>
+  /** The public keys that verify the record, by name. */
+  publicKeys(): Promise<Readonly<Record<string, string>>>
+  /** Checks the whole record, and that it contains an entry that was written down before. */
+  verify(head?: ChainLink): Promise<{
+    readonly entries: number
+    readonly head?: ChainLink
+    readonly problems: readonly string[]
+  }>
+  /** Decides as an operator. Returns a sentence that says what became of it. */
+  decide(id: string, approve: boolean, operator: string, note?: string): Promise<string>
+}
+
+/** A request with what became of it. */
+export interface DeskRequest extends ApprovalRequest {
+  readonly state: string
+  /** Ms since the epoch. */
+  readonly createdAt: number
+  readonly closedAt?: number
+  readonly votes: readonly unknown[]
+}
+
+/** An entry of the record as it is stored, with its content if that can be opened. */
+export interface DeskEntry extends ChainEntry {
+  readonly happening?: Readonly<Record<string, unknown>>
 }
 
 /** A vote on the open request of a task. */
