@@ -2,7 +2,6 @@
 
 import type { Duration } from '../lib/clock.ts'
 import type { Principal } from '../protocol/call.ts'
-import type { ChainEntry, ChainLink } from '../store/approvals.ts'
 
 /** What is to be decided, by whom, and until when. */
 export interface ApprovalOptions {
@@ -115,9 +114,9 @@ export interface ApprovalDesk {
   /** The public keys that verify the record, by name. */
   publicKeys(): Promise<Readonly<Record<string, string>>>
   /** Checks the whole record, and that it contains an entry that was written down before. */
-  verify(head?: ChainLink): Promise<{
+  verify(head?: { readonly seq: number; readonly hash: string }): Promise<{
     readonly entries: number
-    readonly head?: ChainLink
+    readonly head?: { readonly seq: number; readonly hash: string }
     readonly problems: readonly string[]
   }>
   /** Decides as an operator. Returns a sentence that says what became of it. */
@@ -134,7 +133,15 @@ export interface DeskRequest extends ApprovalRequest {
 }
 
 /** An entry of the record as it is stored, with its content if that can be opened. */
-export interface DeskEntry extends ChainEntry {
+export interface DeskEntry {
+  readonly seq: number
+  readonly previous: string
+  readonly hash: string
+  readonly key: string
+  readonly signature: string
+  /** Ms since the epoch. */
+  readonly at: number
+  readonly content: string
   readonly happening?: Readonly<Record<string, unknown>>
 }
 
