@@ -22,6 +22,7 @@ import {
   type InputRequest,
   type InputResponse,
   type QuestionKind,
+  RondoError,
 } from 'rondo/client'
 import type { HoldLimits, UpstreamOptions } from './options.ts'
 
@@ -156,6 +157,8 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
   }
 
   const failed = (error: unknown): UpstreamDown => {
+    // Credentials of one caller that are refused say nothing about the server: others must not wait for it.
+    if (options.credentials !== undefined && !isAway(error)) return new UpstreamDown(name, reasonOf(error), 0)
     failures += 1
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1))
     // After the first failure the next call tries again at once: it may have been a restart.
@@ -223,6 +226,13 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       await Promise.allSettled(all.map(async ({ opening }) => (await opening)?.close()))
     },
   }
+}
+
+const AWAY: readonly string[] = ['PEER_UNREACHABLE', 'LIMIT_CLIENT_TIMEOUT']
+
+/** True if the server cannot be reached, whoever calls it. */
+function isAway(error: unknown): boolean {
+  return error instanceof RondoError && AWAY.includes(error.code)
 }
 
 interface Slot {
