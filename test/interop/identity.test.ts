@@ -3,14 +3,13 @@
  * for token exchange and assertions), our server, our client and the official one.
  */
 
-import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createRemoteJWKSet, decodeJwt, generateKeyPair, jwtVerify, SignJWT } from 'jose'
-import type { KoaContextWithOIDC, default as Provider } from 'oidc-provider'
+import type { KoaContextWithOIDC } from 'oidc-provider'
 import { createServer, generateKey, type LogEvent } from 'rondo'
 import { type OAuthResourceOptions, oauthResource } from 'rondo/oauth'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
@@ -30,11 +29,10 @@ import {
   ROBOT_SECRET,
   startAuthorizationServer,
 } from '../support/authorization-server.ts'
+import { acceptAssertions, JWT_BEARER, startExchangingServer } from '../support/token-exchange.ts'
 
 const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
-const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
 const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
-const JWT_BEARER = 'urn:ietf:params:oauth:grant-type:jwt-bearer'
 
 const closing: (() => Promise<unknown> | unknown)[] = []
 afterAll(async () => {
@@ -165,42 +163,6 @@ describe('tokens that are bound to a key', () => {
     expect(await whoami(url, options)).toBe('alice of desk')
   })
 })
-
-/** Adds a grant to the provider that issues access tokens for the subject of an assertion. */
-function acceptAssertions(
-  provider: Provider,
-  verify: (jwt: string, client: string) => Promise<{ sub: string; resource?: string }>,
-) {
-  provider.registerGrantType(
-    JWT_BEARER,
-    async (ctx: KoaContextWithOIDC) => {
-      const { params = {}, client } = ctx.oidc
-      const { sub, resource = String(params.resource) } = await verify(
-        String(params.assertion),
-        client?.clientId ?? '',
-      )
-      const AccessToken = provider.AccessToken as unknown as new (
-        of: object,
-      ) => { save(): Promise<string>; resourceServer: unknown; scope: string }
-      const token = new AccessToken({ accountId: sub, client, grantId: randomUUID(), gty: 'jwt_bearer' })
-      const info = await provider.ResourceServer
-      token.resourceServer = new info(resource, {
-        scope: 'tickets:read',
-        accessTokenFormat: 'jwt',
-        audience: resource,
-      } as never)
-      token.scope = 'tickets:read'
-      ctx.body = {
-        access_token: await token.save(),
-        token_type: 'Bearer',
-        expires_in: 300,
-        scope: 'tickets:read',
-      }
-    },
-    ['assertion', 'resource', 'scope'],
-    ['resource'],
-  )
-}
 
 describe('assertions', () => {
   const robotWith = (grant: string, id: string) => ({
@@ -356,54 +318,7 @@ describe('assertions', () => {
 
 describe('token exchange', () => {
   it('H8 T36 gives each caller a token of its own at another server, and nobody that of the gateway', async () => {
-    const exchanged: string[] = []
-    const as = await startAuthorizationServer({
-      clients: [
-        {
-          client_id: 'gateway',
-          client_secret: ROBOT_SECRET,
-          grant_types: [TOKEN_EXCHANGE],
-          response_types: [],
-          redirect_uris: [],
-        } as never,
-      ],
-      onProvider: (provider) =>
-        provider.registerGrantType(
-          TOKEN_EXCHANGE,
-          async (ctx: KoaContextWithOIDC) => {
-            const { params = {}, client } = ctx.oidc
-            const { payload } = await jwtVerify(
-              String(params.subject_token),
-              createRemoteJWKSet(new URL(`${as.issuer}/jwks`)),
-              { issuer: as.issuer },
-            )
-            exchanged.push(`${payload.sub} ${params.resource}`)
-            const AccessToken = provider.AccessToken as unknown as new (
-              of: object,
-            ) => { save(): Promise<string>; resourceServer: unknown; scope: string }
-            const token = new AccessToken({
-              accountId: payload.sub,
-              client,
-              grantId: randomUUID(),
-              gty: 'exchange',
-            })
-            token.resourceServer = new provider.ResourceServer(String(params.resource), {
-              scope: 'tickets:read',
-              accessTokenFormat: 'jwt',
-              audience: String(params.resource),
-            } as never)
-            token.scope = 'tickets:read'
-            ctx.body = {
-              access_token: await token.save(),
-              issued_token_type: ACCESS_TOKEN,
-              token_type: 'Bearer',
-              expires_in: 300,
-            }
-          },
-          ['subject_token', 'subject_token_type', 'requested_token_type', 'resource', 'scope'],
-          ['resource'],
-        ),
-    })
+    const as = await startExchangingServer()
     closing.push(() => as.close())
     const tables = await serve(as.issuer)
     const front = await serve(as.issuer)
@@ -444,7 +359,7 @@ describe('token exchange', () => {
     expect(await callAs('alice')).toBe('alice of gateway')
     expect(await callAs('bob')).toBe('bob of gateway')
     // One exchange for each caller, though each called twice and every call made several requests.
-    expect(exchanged).toEqual([`alice ${tables.url}`, `bob ${tables.url}`])
+    expect(as.exchanged).toEqual([`alice tickets:read ${tables.url}`, `bob tickets:read ${tables.url}`])
     await expect(credentials(undefined, 'tables')).rejects.toThrow(/no token to exchange/)
     await expect(credentials({ subject: 'alice' }, 'tables')).rejects.toThrow(/no token to exchange/)
     await expect(credentials({ subject: 'alice' }, 'elsewhere')).rejects.toThrow(
