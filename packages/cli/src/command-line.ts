@@ -25,7 +25,10 @@ interface ReadLine {
 export function readLine(args: readonly string[], table: OptionTable): ReadLine {
   const end = args.indexOf('--')
   const own = end < 0 ? args : args.slice(0, end)
-  const { values, positionals } = parse(own.map(mask), table)
+  const { values, positionals } = parse(
+    own.map((word) => (Object.hasOwn(table, word.slice(2)) ? word : mask(word))),
+    table,
+  )
   return {
     words: positionals.map(unmask),
     rest: end < 0 ? undefined : args.slice(end + 1),
@@ -33,7 +36,7 @@ export function readLine(args: readonly string[], table: OptionTable): ReadLine 
   }
 }
 
-/** A task id is random and may begin with a dash, as a number may; no option is that long, and none is a number. */
+/** A task id is random and may begin with a dash, as a number may. An option of the command is an option, however long. */
 const ID = /^-(?:[\w-]{20,}|[\d.]+)$/
 const MASK = '\0'
 const mask = (word: string): string => (ID.test(word) ? `${MASK}${word}` : word)
