@@ -69,7 +69,10 @@ export async function startExchangingServer(): Promise<ExchangingServer> {
   return Object.assign(as, { exchanged, presented, refused })
 }
 
-function issue(provider: Provider, resource: string, { scope, ...of }: { scope: string }): Promise<string> {
+/** `scope` and what else the provider keeps with a token. */
+type TokenParts = Readonly<Record<string, unknown>> & { readonly scope: string }
+
+function issue(provider: Provider, resource: string, { scope, ...of }: TokenParts): Promise<string> {
   const AccessToken = provider.AccessToken as unknown as new (
     of: object,
   ) => { save(): Promise<string>; resourceServer: unknown; scope: string }
