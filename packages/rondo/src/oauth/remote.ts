@@ -227,7 +227,11 @@ const OPTIONS = defineOptions('introspection', {
 } satisfies OptionsOf<IntrospectionOptions>)
 
 export function assertIntrospectionOptions(given: IntrospectionOptions): void {
-  const client: unknown = OPTIONS.read(given).client
+  const { client, endpoint }: { client?: unknown; endpoint?: string } = OPTIONS.read(given)
+  if (endpoint !== undefined && !(URL.canParse(endpoint) && isSecure(new URL(endpoint))))
+    throw misuse(
+      `introspection: endpoint must be an https URL (http only on this machine); got ${JSON.stringify(endpoint)}.`,
+    )
   if (isRecord(client) && typeof client.id === 'string' && typeof client.secret === 'string') return
   throw misuse("introspection needs this server's credentials: introspection({ client: { id, secret } })")
 }

@@ -192,6 +192,10 @@ describe('introspection', () => {
     ['names another audience', { active: true, ...CLAIMS, aud: 'x' }, /somebody else/],
     ['names no audience', { active: true, ...CLAIMS, aud: undefined }, /names no audience/],
     ['means a refresh token', { active: true, ...CLAIMS, token_type: 'refresh_token' }, /no bearer token/],
+    ['says nothing', {}, /not active/],
+    ['binds no key', { active: true, ...CLAIMS, token_type: 'DPoP' }, /no bearer token/],
+    ['has a list for a type', { active: true, ...CLAIMS, token_type: ['Bearer'] }, /no bearer token/],
+    ['names no expiry', { active: true, ...CLAIMS, exp: undefined }, /no expiry/],
     ['means a token with a key', { active: true, ...CLAIMS, cnf: { jkt: 'x' } }, /bound to a key/],
   ])('H1 refuses the token if the issuer %s', async (_what, answer, log) => {
     expect(await ask(() => Response.json(answer)).verify('a')).toEqual({
@@ -243,6 +247,10 @@ describe('mistakes of an author are found at once', () => {
 
   it('credentials that are missing', () => {
     expect(() => introspection({} as never)).toThrow(/credentials/)
+    const client = { id: 'a', secret: 'b' }
+    for (const endpoint of ['http://id.example.com/introspect', '/introspect'])
+      expect(() => introspection({ client, endpoint })).toThrow(/endpoint must be an https URL/)
+    expect(() => introspection({ client, endpoint: 'https://id.example.com/introspect' })).not.toThrow()
   })
 
   it('this machine needs no TLS', () => {
