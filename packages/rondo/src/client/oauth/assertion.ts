@@ -206,13 +206,15 @@ function checkAssertion(assertion: string, asked: AssertionRequest, issuer: stri
   const problem =
     header?.typ !== 'oauth-id-jag+jwt'
       ? 'that is not of the type oauth-id-jag+jwt'
-      : audiences.length !== 1 || !isSameUrl(audiences[0], asked.issuer)
-        ? `for another authorization server than ${asked.issuer}`
-        : claims?.resource !== undefined && ![claims.resource].flat().every((one) => one === asked.resource)
-          ? `for another resource than ${asked.resource}`
-          : claims?.client_id !== undefined && claims.client_id !== asked.client
-            ? `for another client than ${asked.client}`
-            : undefined
+      : claims?.iss !== undefined && !isSameUrl(claims.iss, issuer)
+        ? 'of another issuer'
+        : audiences.length !== 1 || !isSameUrl(audiences[0], asked.issuer)
+          ? `for another authorization server than ${asked.issuer}`
+          : claims?.resource !== undefined && ![claims.resource].flat().every((one) => one === asked.resource)
+            ? `for another resource than ${asked.resource}`
+            : claims?.client_id !== undefined && claims.client_id !== asked.client
+              ? `for another client than ${asked.client}`
+              : undefined
   if (problem !== undefined) throw unusable(`${issuer} issued an identity assertion ${problem}`)
 }
 

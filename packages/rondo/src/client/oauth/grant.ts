@@ -98,7 +98,7 @@ export async function grantByCode(
   }
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value)
   const returned = await login.visit({ url, server, issuer: as.issuer, scopes, state, signal })
-  return explain(as.issuer, 'log in', [verifier, codeIn(returned)], async () => {
+  return explain(as.issuer, 'log in', [verifier, codeIn(returned), context.client.secret], async () => {
     const checked = validateAuthResponse(as, client, new URL(returned), state)
     const method = await authentication(as, context.client, context.given)
     const options = { ...requestOptions(context), additionalParameters: resourceOf(context) }
