@@ -8,6 +8,7 @@ import { createServer as createHttpServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { DpopSession, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { createRemoteJWKSet, decodeJwt, generateKeyPair, jwtVerify, SignJWT } from 'jose'
 import type { KoaContextWithOIDC } from 'oidc-provider'
 import { createServer, generateKey, type LogEvent } from 'rondo'
@@ -29,6 +30,7 @@ import {
   ROBOT_SECRET,
   startAuthorizationServer,
 } from '../support/authorization-server.ts'
+import { connectOfficial, MODERN, OLDER } from '../support/official-client.ts'
 import { acceptAssertions, JWT_BEARER, startExchangingServer } from '../support/token-exchange.ts'
 
 const ID_JAG = 'urn:ietf:params:oauth:token-type:id-jag'
@@ -120,6 +122,60 @@ describe('tokens that are bound to a key', () => {
       expect(other.reasons()).toEqual([expect.stringMatching(/bound to a key/)])
     },
   )
+
+  it.each([
+    ['2026-07-28', MODERN],
+    ['2025-11-25', OLDER],
+  ] as const)('H5 are accepted from the official client, at %s', async (_revision, options) => {
+    const { url, reasons } = await serve(as.issuer, { dpop: { required: true } })
+    const session = await DpopSession.create()
+    const htu = `${as.issuer}/token`
+    const request = async (): Promise<Response> => {
+      const body = { grant_type: 'client_credentials', resource: url, scope: 'tickets:read' }
+      const basic = Buffer.from(`robot:${ROBOT_SECRET}`).toString('base64')
+      const headers = {
+        DPoP: await session.buildProof({ htm: 'POST', htu }),
+        Authorization: `Basic ${basic}`,
+      }
+      const response = await fetch(htu, { method: 'POST', headers, body: new URLSearchParams(body) })
+      session.observeNonce(response, htu)
+      return response
+    }
+    expect((await request()).status).toBe(400)
+    const tokens = (await (await request()).json()) as { access_token: string; token_type: string }
+    expect(tokens.token_type).toBe('DPoP')
+    const transport = (dpop?: () => DpopSession) => {
+      const authProvider = {
+        redirectUrl: undefined,
+        clientMetadata: { redirect_uris: [] },
+        clientInformation: () => undefined,
+        tokens: () => tokens,
+        saveTokens() {},
+        redirectToAuthorization() {},
+        saveCodeVerifier() {},
+        codeVerifier: () => '',
+        ...(dpop && { dpop }),
+      }
+      return new StreamableHTTPClientTransport(new URL(url), { authProvider: authProvider as never })
+    }
+    const client = await connectOfficial(
+      transport(() => session),
+      options,
+    )
+    closing.push(() => client.close())
+    const { text } = await client.run({ method: 'tools/call', target: 'whoami' })
+    expect(text).toBe('robot of robot')
+    expect(reasons()).toEqual([])
+    // The control: the same client with another key.
+    const other = await DpopSession.create()
+    await expect(
+      connectOfficial(
+        transport(() => other),
+        options,
+      ),
+    ).rejects.toThrow()
+    expect(reasons()).toContainEqual(expect.stringMatching(/another key/))
+  })
 
   it('H6 are requested without the option if the metadata of the server requires them', async () => {
     const { url } = await serve(as.issuer, { dpop: { required: true } })
