@@ -31,7 +31,7 @@ export function deployer(login: LoginFunction, options?: Partial<ServerOptions>)
 
 /** For a try on one machine: whoever opens the page is Ann, and whoever calls is Erin. */
 export const tryout = (options?: Partial<ServerOptions>) =>
-  deployer(() => ({ kind: 'login', issuer: 'this machine', subject: 'ann', name: 'Ann' }), {
+  deployer(() => ({ issuer: 'this machine', subject: 'ann', name: 'Ann' }), {
     store: createSqliteStore({ file: 'deployer.db' }),
     authenticate: () => ({ issuer: 'this machine', subject: 'erin' }),
     ...options,

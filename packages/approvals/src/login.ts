@@ -11,8 +11,11 @@ import * as oauth from 'oauth4webapi'
 import type { ExtensionHost } from 'rondo/extension'
 import type { Identity } from './people.ts'
 
-/** Tells who sent a request; undefined if nobody is logged in. */
-export type LoginFunction = (request: Request) => Identity | undefined | Promise<Identity | undefined>
+/** A person as a login names them. */
+type LoggedIn = Omit<Identity, 'kind'> & { readonly kind?: 'login' }
+
+/** Returns who sent a request; undefined if nobody is logged in. */
+export type LoginFunction = (request: Request) => LoggedIn | undefined | Promise<LoggedIn | undefined>
 
 export interface OidcOptions {
   /** The address of the identity provider, as its metadata says it. */
