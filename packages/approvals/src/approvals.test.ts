@@ -63,7 +63,9 @@ describe('a decision', () => {
     const desk = bench()
     const { id } = await desk.ask(changes)
     const page = await (await desk.visit(`/r/${id}`, 'ann')).text()
-    expect(page).toContain('You cannot decide this yourself')
+    expect(page).toContain(
+      'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
+    )
     expect(page).not.toContain('value="approve"')
     expect(await desk.decide(id, 'ann', 'approve')).not.toContain('You have approved')
     expect(await stateOf(desk, id)).toBe('open')

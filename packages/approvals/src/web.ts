@@ -162,7 +162,7 @@ function createPages(options: WebOptions, base: string) {
 const WHY_NOT: Readonly<Record<Standing['kind'], string | undefined>> = {
   may: undefined,
   stranger: 'You may not decide this any more.',
-  self: 'You cannot decide this yourself: somebody else has to.',
+  self: 'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
 }
 
 const REFUSALS: Readonly<Record<Refusal, string>> = {
