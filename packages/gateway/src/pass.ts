@@ -1,5 +1,6 @@
 /**
- * One round of a call on its way through the gateway.
+ * One round of a call on its way through the gateway: it is decided on, its questions are vetted and asked. `send.ts` talks to the
+ * upstream.
  *
  * W2 The upstream's state is inside ours, which the runtime seals for the caller, the tool and the arguments; together with it are the
  *    upstream and its revision, so that it is never sent elsewhere.
@@ -8,51 +9,34 @@
  * W5 Of the caller's request, the arguments and those keys of `_meta` go upstream that the protocol does not give to each hop.
  * W7 Progress, log messages and cancellation pass in both directions.
  * W10 A loop of gateways ends, because each adds one to a count of hops.
- *
- * Never twice: a round is sent once. Where its reply is lost, the caller reads that the call may have had effects.
  */
 
-import { type Context, type InputRequired, inputRequired, RondoError, ToolError } from 'rondo'
+import { type Context, type InputRequired, inputRequired, ToolError } from 'rondo'
 import {
-  type Client,
   type Clock,
-  type DriveOptions,
-  type DriveResult,
-  type FlowRequest,
   type InputRequest,
   type InputRequests,
   type InputResponse,
   type InputResponses,
   kindOf,
-  type LogLevel,
-  openQuestions,
-  PeerError,
-  type PendingCall,
-  parsePending,
-  type QuestionKind,
   type RoundPolicy,
 } from 'rondo/client'
-import { UpstreamError } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type Handles, handleResult } from './handle.ts'
-import type { Handover } from './handover.ts'
-import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
-import type { SentRounds } from './sent.ts'
+import { HeldEnded, type HeldLine } from './held.ts'
 import {
-  type Connection,
-  callerKey,
-  hasRounds,
-  KINDS,
-  reasonOf,
-  type Upstream,
-  UpstreamDown,
-} from './upstream.ts'
+  advance,
+  type Passed,
+  type PassedState,
+  type Result,
+  type Sending,
+  type SendParts,
+  type Step,
+} from './send.ts'
+import { callerKey, hasRounds, KINDS, type Upstream } from './upstream.ts'
 
-type Result = Readonly<Record<string, unknown>>
-
-export interface Passing {
-  readonly held: HeldCalls
+export interface Passing extends SendParts {
   readonly decide?: Decide
   readonly ask?: AskLocally
   readonly policies: readonly RoundPolicy[]
@@ -60,44 +44,11 @@ export interface Passing {
   readonly labels: boolean
   /** Whether states that are too large for a token can be kept elsewhere. */
   readonly stored: boolean
-  /** Names this process in the states of calls that it holds. */
-  readonly instance: string
   readonly clock: Clock
   /** Keeps calls beyond the time that hosts give them. */
   readonly handles?: Handles
-  /** Keeps rounds of pushed calls from being sent twice. Absent without a store. */
-  readonly sent?: SentRounds
-  /** Passes answers to the instance that holds a call. Absent without a store that instances share. */
-  readonly handover?: Handover
-  onHeld(id: string): void
   /** The call goes on without its request. */
   onDetached(): void
-}
-
-/** A call of one of the upstream's tools, prompts or resources. */
-export interface Passed {
-  readonly upstream: Upstream
-  readonly request: FlowRequest
-  readonly annotations: Readonly<Record<string, unknown>>
-  /** The tool has an output schema, which a result without an error must fit. */
-  readonly structured?: boolean
-  /** The tool runs only as a task at an upstream that pushes its questions. */
-  readonly isTask?: boolean
-}
-
-/** The content that is sealed between two rounds. */
-interface PassedState {
-  readonly u: string
-  /** The upstream's revision. */
-  readonly r: string
-  /** The upstream's state, byte for byte. */
-  readonly s?: string
-  /** The held call, and the process that holds it. */
-  readonly h?: { readonly id: string; readonly at: string; readonly n: number }
-  /** The upstream's task that the call has become, as plain JSON. */
-  readonly t?: string
-  /** Answers that were given on this machine in the same round. */
-  readonly l?: InputResponses
 }
 
 const HOPS = 'rondo/hops'
@@ -142,15 +93,8 @@ export async function pass(passing: Passing, passed: Passed, ctx: Context): Prom
 }
 
 /** A round of our caller on its way. */
-interface Round {
+interface Round extends Sending {
   readonly passing: Passing
-  readonly passed: Passed
-  readonly ctx: Context
-  readonly meta: Result
-  readonly kinds: readonly QuestionKind[]
-  /** Fires when the client has gone; for a call that goes on without its request, when it is cancelled. */
-  readonly signal: AbortSignal
-  readonly line: HeldLine
   readonly asking: Asking
 }
 
@@ -176,15 +120,11 @@ function lineTo(ctx: Context, line: { readonly isOpen: boolean }): HeldLine {
   }
 }
 
-type Driven =
-  | { readonly kind: 'result'; readonly result: Result }
-  | { readonly kind: 'asks'; readonly questions: InputRequests; readonly state: PassedState }
-
 /** Steps that a call may take while a person on this machine answers. */
 const MAX_STEPS = 64
 
 /** Sends rounds until the call ends, or until the client has to be asked. */
-async function drive(round: Round, from: PassedState | undefined): Promise<Driven> {
+async function drive(round: Round, from: PassedState | undefined): Promise<Step> {
   const { passing, passed, ctx } = round
   const { upstream } = passed
   let state = from
@@ -217,9 +157,9 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Drive
 async function inTime(
   { passing, passed, ctx, asking }: Round,
   handles: Handles,
-  running: Promise<Driven>,
+  running: Promise<Step>,
   cancel: () => void,
-): Promise<Driven> {
+): Promise<Step> {
   const { name } = passed.upstream
   let stop = (): void => {}
   const timeUp = new Promise<void>((resolve) => {
@@ -249,7 +189,7 @@ async function inTime(
 
 async function toRound(
   { passing, passed, ctx }: Round,
-  { questions, state }: Extract<Driven, { kind: 'asks' }>,
+  { questions, state }: Extract<Step, { kind: 'asks' }>,
 ): Promise<InputRequired> {
   const { name } = passed.upstream
   const requestState = JSON.stringify(state)
@@ -310,241 +250,6 @@ async function decideOn(
   )
 }
 
-interface Advance extends Round {
-  readonly state: PassedState | undefined
-  readonly answers: InputResponses | undefined
-}
-
-type Step =
-  | { readonly kind: 'result'; readonly result: Result }
-  | { readonly kind: 'asks'; readonly questions: InputRequests; readonly state: PassedState }
-
-/** Sends one round, or continues a held call. */
-async function advance(one: Advance): Promise<Step> {
-  const { passing, passed, ctx, state, answers } = one
-  const { upstream } = passed
-  const { held } = passing
-  try {
-    if (state?.h) {
-      const step = await held.resume(state.h.id, callerKey(ctx.principal), answers, one)
-      return await toStep(one, await handedStep(one, state.h, step), state.r, state.h.at)
-    }
-    const connection = await upstream.connection(ctx.principal, one.kinds)
-    if (state !== undefined && state.r !== connection.revision)
-      throw changed(upstream, state.r, connection.revision)
-    if (!connection.rounds) return await hold(one, connection)
-    if (state?.t !== undefined) return await sendOnce(one, () => followTask(one, connection))
-    return await sendOnce(one, () => sendRound(one, connection))
-  } catch (error) {
-    throw toFailure(passed, error, one.signal, state?.h !== undefined)
-  }
-}
-
-/** Sends a later round of a pushed call once, whichever instance runs it. What changes nothing may be sent again. */
-function sendOnce({ passing, passed, ctx }: Advance, send: () => Promise<Step>): Promise<Step> {
-  const { sent } = passing
-  const { readOnlyHint, idempotentHint } = passed.annotations
-  const isHarmless = readOnlyHint === true || idempotentHint === true
-  if (sent === undefined || hasRounds(ctx.protocolVersion) || ctx.round === 1 || isHarmless) return send()
-  const owner = callerKey(ctx.principal)
-  return sent.once({ flow: ctx.flow, round: ctx.round, upstream: passed.upstream.name, owner }, send)
-}
-
-const UNSUPPORTED_VERSION = -32022
-
-async function sendRound(one: Advance, connection: Connection, again = true): Promise<Step> {
-  const { passed, ctx, state, answers, kinds } = one
-  const { upstream, request } = passed
-  const sending = {
-    ...lineOf(one),
-    accepts: kinds,
-    signal: one.signal,
-    ...(answers && { inputResponses: answers }),
-    ...(state?.s !== undefined && { requestState: state.s }),
-  }
-  try {
-    const round = await connection.use(() => connection.client.round(request, sending), one.signal)
-    if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
-    const { inputRequests: questions, requestState: s } = round
-    return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
-  } catch (error) {
-    lostConnection(upstream, connection, error)
-    // It has done nothing: the tool runs only as a task.
-    if (needsTask(error) && state === undefined) return followTask(one, connection)
-    // It refuses the revision and so has done nothing: it was replaced by a server of another one.
-    if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
-    connection.drop()
-    if (!again || state !== undefined) throw error
-    const other = await upstream.connection(ctx.principal, kinds)
-    return other.rounds ? sendRound(one, other, false) : hold(one, other)
-  }
-}
-
-const TASKS = 'io.modelcontextprotocol/tasks'
-
-function needsTask(error: unknown): boolean {
-  if (!(error instanceof PeerError) || error.peer.code !== CAPABILITY) return false
-  return JSON.stringify(error.peer.data ?? '').includes(TASKS)
-}
-
-/** Follows a task of the upstream for a caller that cannot: until it asks, or has ended. */
-async function followTask(one: Advance, connection: Connection): Promise<Step> {
-  const { passed, state, answers, kinds, signal } = one
-  const { client } = connection
-  const options = { ...lineOf(one), accepts: kinds, signal }
-  const drive = async (): Promise<DriveResult> => {
-    let driven: DriveResult =
-      state?.t === undefined
-        ? await client.start(passed.request, options)
-        : await client.resume(parsePending(state.t), answers, options)
-    while (driven.status === 'task') {
-      const { pending } = driven
-      driven = await orCancel(client.resume(pending, undefined, options), client, pending, signal)
-    }
-    return driven
-  }
-  const driven = await connection.use(drive, signal)
-  if (driven.status === 'complete') return { kind: 'result', result: driven.result as unknown as Result }
-  const { pending } = driven
-  const questions = Object.fromEntries(openQuestions(pending))
-  return {
-    kind: 'asks',
-    questions,
-    state: { ...stateOf(passed.upstream, connection, {}), t: JSON.stringify(pending) },
-  }
-}
-
-function stateOf(
-  { identity }: Upstream,
-  { revision }: Connection,
-  more: Pick<PassedState, 's' | 'h'>,
-): PassedState {
-  return {
-    u: identity,
-    r: revision,
-    ...(more.s !== undefined && { s: more.s }),
-    ...(more.h && { h: more.h }),
-  }
-}
-
-/** Sends a call to an upstream that asks while it is open. */
-async function hold(one: Advance, connection: Connection): Promise<Step> {
-  const { passing, passed, ctx } = one
-  const { upstream } = passed
-  // Questions find their call by this object.
-  const request = { ...passed.request }
-  const step = await passing.held.begin(
-    {
-      upstream: upstream.name,
-      caller: callerKey(ctx.principal),
-      async send(take, line, signal) {
-        upstream.takers.set(request, take)
-        const sending = { ...lineOf(one, line), accepts: one.kinds, signal }
-        try {
-          if (passed.isTask) return await connection.use(() => runTask(connection, request, sending), signal)
-          const round = await connection.use(() => connection.client.round(request, sending), signal)
-          if (round.resultType === 'complete') return round.result as unknown as Result
-          throw new Error('the server returned a round in a revision that has none')
-        } catch (error) {
-          lostConnection(upstream, connection, error)
-          throw error
-        }
-      },
-    },
-    { line: one.line, signal: one.signal },
-  )
-  return await toStep(one, step, connection.revision, passing.instance)
-}
-
-/** Cancels the task of a call whose caller has gone: to abort the wait alone would let it run on. */
-function orCancel<T>(
-  waiting: Promise<T>,
-  client: Client,
-  { task }: PendingCall,
-  signal?: AbortSignal,
-): Promise<T> {
-  return waiting.catch((error: unknown) => {
-    if (signal?.aborted && task)
-      client
-        .task(task.taskId)
-        .cancel()
-        .catch(() => {})
-    throw error
-  })
-}
-
-/** Runs a tool that only runs as a task to its end; its questions are pushed while it is followed. */
-async function runTask(
-  { client }: Connection,
-  request: FlowRequest,
-  { accepts, ...options }: DriveOptions,
-): Promise<Result> {
-  const begun = await client.start(request, { accepts, ...options })
-  if (begun.status === 'complete') return begun.result as unknown as Result
-  const result = await orCancel(client.finish(begun.pending, options), client, begun.pending, options.signal)
-  return result as unknown as Result
-}
-
-/** The step of a call that another instance holds, if instances share a store. */
-async function handedStep(
-  one: Advance,
-  { id, at, n }: NonNullable<PassedState['h']>,
-  step: HeldStep,
-): Promise<HeldStep> {
-  const { passing, ctx, answers = {}, signal } = one
-  if (step.kind !== 'lost' || step.reason !== undefined || at === passing.instance) return step
-  const handed = await passing.handover?.deliver(id, callerKey(ctx.principal), n, answers, signal)
-  if (handed === undefined) return step
-  if (handed.kind === 'failed') throw new HeldEnded(handed.message)
-  return handed.step
-}
-
-async function toStep(
-  { passing, passed, ctx }: Advance,
-  step: HeldStep,
-  revision: string,
-  at: string,
-): Promise<Step> {
-  const { upstream } = passed
-  if (step.kind === 'result') return step
-  if (step.kind === 'asks') {
-    if (at === passing.instance) {
-      passing.onHeld(step.id)
-      await passing.handover?.hold(step.id, callerKey(ctx.principal), step.step)
-    }
-    const h = { id: step.id, at, n: step.step }
-    return { kind: 'asks', questions: step.questions, state: { u: upstream.identity, r: revision, h } }
-  }
-  throw new HeldEnded(
-    step.reason ??
-      `The call at "${upstream.name}" was lost: the process of the gateway that held it has ended. The call may have had effects there. It was not sent again.`,
-  )
-}
-
-/** A process that has exited, or a connection that nobody can use, is replaced at the next call. */
-function lostConnection({ options }: Upstream, connection: Connection, error: unknown): void {
-  const code = error instanceof RondoError ? error.code : ''
-  if (code === 'PEER_UNREACHABLE' && options.command !== undefined) connection.drop()
-}
-
-/** The facts of a request, and the destination of its notifications. */
-function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
-  const level = ctx.meta['io.modelcontextprotocol/logLevel']
-  const logLevel = !hasRounds(ctx.protocolVersion) ? 'info' : (level as LogLevel | undefined)
-  return {
-    meta,
-    ...(ctx.meta.progressToken !== undefined && {
-      onProgress: (one: { progress: number; total?: number; message?: string }) =>
-        line.progress(one.progress, one.total, one.message),
-    }),
-    ...(logLevel !== undefined && {
-      logLevel,
-      onLog: (one: { level: LogLevel; data: unknown; logger?: string }) =>
-        line.log(one.level, one.data, one.logger),
-    }),
-  }
-}
-
 /** The keys of `_meta` that go on, and the count of hops. */
 function onward({ name }: Upstream, meta: Result): Result {
   // A client can forge the count, so it is never taken for less than none.
@@ -582,12 +287,6 @@ function openState({ name, identity }: Upstream, text: string | undefined): Pass
   if (state.u === identity) return state
   throw new ToolError(
     `This call was begun at another server than the one that "${name}" stands for now. Start it again; what was begun may have had effects there.`,
-  )
-}
-
-function changed({ name }: Upstream, from: string, to: string): ToolError {
-  return new ToolError(
-    `"${name}" spoke ${from} when this call began and speaks ${to} now. Start the call again; what was begun may have had effects there.`,
   )
 }
 
@@ -665,57 +364,4 @@ async function askHere(
     given.push([key, answer ?? { action: 'cancel' }])
   }
   return Object.fromEntries(given)
-}
-
-const RESOURCE_NOT_FOUND = -32002
-const INVALID_PARAMS = -32602
-const CAPABILITY = -32021
-
-/** The error that the caller gets. */
-function toFailure(
-  { upstream: { name }, request }: Passed,
-  error: unknown,
-  signal: AbortSignal,
-  isHeld: boolean,
-): unknown {
-  if (error instanceof ToolError || error instanceof UpstreamError || signal.aborted) return error
-  if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
-  if (error instanceof PeerError) return toError(name, request, error)
-  const code = error instanceof RondoError ? error.code : undefined
-  const reason = reasonOf(error)
-  // A held call was sent, even if an answer to it was not.
-  if (!isHeld && wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
-  if (code === 'INPUT_NO_HANDLER')
-    return new ToolError(
-      `"${name}" asked for something that this client did not declare, so the call was ended: ${reason}.`,
-    )
-  return new ToolError(
-    `The call at "${name}" failed: ${reason}. It may have had effects there, and was not sent again.`,
-    { cause: error },
-  )
-}
-
-const NOT_SENT = new Set<unknown>(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'])
-
-/** Whether the connection failed before a byte of the request left. */
-function wasNotSent(error: unknown): boolean {
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth += 1)
-    if ('code' in cause && NOT_SENT.has(cause.code)) return true
-  return false
-}
-
-/** Passes an error on with its own code, unless the code means something about this hop. */
-function toError(name: string, request: FlowRequest, { peer, message }: PeerError): unknown {
-  const { code, data } = peer
-  const isMiss = request.method === 'resources/read' && code === INVALID_PARAMS
-  // Each revision has a code of its own for it.
-  if (code === RESOURCE_NOT_FOUND || isMiss) return new RondoError('PEER_RESOURCE', undefined, { data })
-  const about = `"${name}": ${message.replace(/^\[\w+\] /, '').replace(/ \(-?\d+\)$/, '')}`
-  if (code === CAPABILITY) return new RondoError('PEER_CAPABILITY', about, { data })
-  const ofHop = (code <= -32020 && code >= -32099) || code === -32700 || code === -32600 || code === -32042
-  return new UpstreamError({
-    code: ofHop ? -32603 : code,
-    message: peer.message,
-    ...(data !== undefined && { data }),
-  })
 }
