@@ -31,7 +31,7 @@ const SECTIONS = {
   E: 9,
   F: 5,
   G: 7,
-  H: 4,
+  H: 9,
   I: 8,
   J: 3,
   K: 5,

@@ -141,7 +141,7 @@ describe('the packed package', () => {
     const missing = run(process.execPath, ['--input-type=module', '-e', accept], folder)
     expect(missing.output).toContain('need the package "jose": run npm install jose')
     const client = run(process.execPath, ['--input-type=module', '-e', load('rondo/client/oauth')], folder)
-    expect(client.output).toBe('loopback,memoryTokenStore,oauth,parseLogin\n')
+    expect(client.output).toBe('enterprise,exchange,loopback,memoryTokenStore,oauth,parseLogin,workload\n')
     rmSync(folder, { recursive: true })
   })
 
