@@ -403,6 +403,17 @@ describe('a proof that was used', () => {
     expect(late.reasons).toEqual([expect.stringMatching(/used before/)])
   })
 
+  it('T35 is refused after the store has begun a new epoch', async () => {
+    const store = createMemoryStore({ now: () => NOW })
+    const { send, reasons } = open({ dpop: { store } })
+    expect(await send(withProof(bound, await prove(bound)))).toMatchObject({ status: 200 })
+    await store.once.renewEpoch()
+    const headers = withProof(bound, await prove(bound))
+    expect(await send(headers)).toMatchObject({ status: 200 })
+    expect(await send(headers)).toMatchObject({ status: 401 })
+    expect(reasons).toEqual([expect.stringMatching(/used before/)])
+  })
+
   it('does not use up the id of a proof of another key', async () => {
     const token = await sign({ cnf: { jkt: thief.jkt } })
     const { send } = open()

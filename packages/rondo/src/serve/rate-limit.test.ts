@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { processFile } from '../../../../test/support/process-file.ts'
 import { connect } from '../client.ts'
 import { createServer, generateKey } from '../index.ts'
 import { type RateLimitOptions, rateLimit } from './rate-limit.ts'
@@ -157,4 +158,33 @@ describe('a client of a server that limits rates', () => {
       await client.close()
     },
   )
+
+  const limited = (...args: readonly string[]) => ({
+    command: process.execPath,
+    args: [processFile('test/support/limited-stdio.ts'), ...args],
+  })
+
+  it('H9 waits over stdio, where there is no status, if the server sends the code of the draft', async () => {
+    const warnings: string[] = []
+    await using client = await connect(limited('drafts'), {
+      onWarning: (text) => void warnings.push(text),
+    })
+    for (let i = 0; i < 3; i++) {
+      const { content } = await client.callTool('search')
+      expect(content).toEqual([{ type: 'text', text: 'found' }])
+    }
+    expect(warnings).toContainEqual(
+      expect.stringMatching(/^The server is busy; the request is sent again in \d+ ms$/),
+    )
+  })
+
+  it('H9 reports the limit over stdio without that code, with the time to wait', async () => {
+    await using client = await connect(limited())
+    const calls = await Promise.allSettled([client.callTool('search'), client.callTool('search')])
+    const refused = calls.find((one) => one.status === 'rejected')
+    expect(refused?.reason).toMatchObject({
+      code: 'PEER_ERROR',
+      data: { retryAfterMs: expect.any(Number) },
+    })
+  })
 })
