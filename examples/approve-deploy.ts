@@ -30,14 +30,9 @@ export function deployer(login: LoginFunction, options?: Partial<ServerOptions>)
 // #endregion
 
 /** For a try on one machine: whoever opens the page is Ann, and whoever calls is Erin. */
-export const tryout = (options?: Partial<ServerOptions>) =>
+export default (options?: Partial<ServerOptions>) =>
   deployer(() => ({ issuer: 'this machine', subject: 'ann', name: 'Ann' }), {
     store: createSqliteStore({ file: 'deployer.db' }),
     authenticate: () => ({ issuer: 'this machine', subject: 'erin' }),
     ...options,
   })
-
-if (process.argv[1] === import.meta.filename) {
-  const { url } = await tryout().listen({ port: 3000 })
-  console.log(`Call it: npx rondo call ${url} deploy version=1.2.3\nDecide: http://127.0.0.1:3000/approvals`)
-}
