@@ -187,6 +187,19 @@ describe('rondo play', () => {
     expect((await home.run(['tools', url])).stdout).toContain('Hello')
   })
 
+  it('serves the routes of extensions beside the MCP endpoint', async () => {
+    writeFileSync(
+      file,
+      `import { createServer } from '${library}'
+      const server = createServer({ name: 'paged', version: '1.0.0', log: 'off' })
+      server.use({ name: 'pages', routes: { '/pages': async () => new Response('a page') } })
+      export default server`,
+    )
+    const [, url = ''] = await play('--no-watch').hear(SERVING)
+    expect(await (await fetch(new URL('/pages', url))).text()).toBe('a page')
+    expect((await fetch(new URL('/other', url))).status).toBe(404)
+  })
+
   it('T23 listens on loopback, and refuses pages of other sites', async () => {
     writeServer('Hello')
     const { hear } = play('--no-watch')
