@@ -26,7 +26,7 @@ function open(options: RateLimitOptions) {
     const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
     return `Hello ${name}`
   })
-  const call = async (name: string, user = 'alice') => {
+  const call = async (name: string, user = 'alice', requestState?: string) => {
     const response = await server.fetch(
       new Request('http://127.0.0.1/mcp', {
         method: 'POST',
@@ -45,6 +45,7 @@ function open(options: RateLimitOptions) {
           params: {
             name,
             arguments: {},
+            requestState,
             _meta: {
               'io.modelcontextprotocol/protocolVersion': '2026-07-28',
               'io.modelcontextprotocol/clientCapabilities': {},
@@ -96,7 +97,15 @@ describe('rateLimit', () => {
     })
   })
 
-  it('counts the first round of a call only', async () => {
+  it('H9 refuses a state that is redeemed again and again', async () => {
+    const { call } = open({ each: { calls: 1, perMs: 60_000 } })
+    for (let round = 0; round < 10; round += 1)
+      expect(await call('search', 'alice', 'state')).toMatchObject({ error: { code: -32602 } })
+    expect(await call('search', 'alice', 'state')).toMatchObject({ status: 429 })
+    expect(await call('search')).toMatchObject({ status: 200 })
+  })
+
+  it('counts the first round of a call apart from later ones', async () => {
     const { server } = open({ each: { calls: 1, perMs: 60_000 } })
     const client = await connect(server, {
       answers: { elicitation: { form: () => ({ action: 'accept', content: { name: 'Ada' } }) } },

@@ -3,7 +3,8 @@
  * every call takes one, and it fills again at a constant rate.
  *
  * rate 1: A call that is refused has done nothing, and its reply says when to try again.
- * rate 2: Only the first round of a call counts. A call that was let in can always end.
+ * rate 2: Later rounds have a bucket of their own, ten times as large, because clients give a call about ten rounds. So a call
+ *         that was let in can end, and a state that is redeemed again and again is refused.
  * rate 3: Buckets are in the memory of one instance, and bounded: of the callers beyond, the one that was idle longest is evicted.
  * rate 4: All tools that do not exist share one bucket of a caller, so made-up names neither fill the memory nor evict buckets.
  */
@@ -39,6 +40,9 @@ const OPTIONS = defineOptions('rateLimit', {
   drafts: flag(false),
   maxBuckets: number(100_000, { min: 1 }),
 } satisfies OptionsOf<RateLimitOptions>)
+
+/** Rounds for which there is room after each call. */
+const LATER_ROUNDS = 10
 
 /** `RateLimited` of SEP-3304. */
 const RATE_LIMITED = -32023
@@ -98,9 +102,11 @@ export function rateLimit(options: RateLimitOptions = {}): Extension {
       return undefined
     },
     async around({ kind, method, target, continues, principal }, next) {
-      if (kind !== 'request' || method !== 'tools/call' || target === undefined || continues) return next()
+      if (kind !== 'request' || method !== 'tools/call' || target === undefined) return next()
       const rate = Object.hasOwn(tools, target) ? (tools[target] ?? each) : each
-      const wait = take(`${principalTag(principal)} ${hasTool(target) ? target : ''}`, rate)
+      const rounds = continues ? LATER_ROUNDS : 1
+      const key = `${rounds} ${principalTag(principal)} ${hasTool(target) ? target : ''}`
+      const wait = take(key, { calls: rate.calls * rounds, perMs: rate.perMs })
       if (wait !== undefined) throw new RateLimited(wait, drafts)
       return next()
     },
