@@ -118,7 +118,7 @@ describe('K1 rondo bridge', () => {
     const said = await run.says(/serving (\S+)/)
     await run.says(/has no tool "gret"/)
     const client = await connect(/serving (\S+)/.exec(said)?.[1] ?? '')
-    expect((await client.listTools()).map(({ name }) => name)).toEqual(['task_status', 'add'])
+    expect((await client.listTools()).map(({ name }) => name)).toEqual(['add'])
     await client.close()
   })
 })

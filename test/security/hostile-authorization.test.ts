@@ -405,8 +405,8 @@ describe('T30 T31 a client that logs in', () => {
       },
     })
     await expect(log()).rejects.toMatchObject({ code: 'PEER_HTTP', data: { status: 403 } })
-    expect(seen.filter((one) => one === 'visit')).toHaveLength(3)
-    expect(asked).toBe(4)
+    expect(seen.filter((one) => one === 'visit')).toHaveLength(4)
+    expect(asked).toBe(5)
   })
 
   it('H4 removes its token from a refusal that is not about the token', async () => {
