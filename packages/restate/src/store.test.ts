@@ -1,4 +1,4 @@
-/** Checks of the options that need no Restate; test/restate.long.test.ts has the rest. */
+/** Checks of the options that need no Restate; test/restate.test.ts has the rest. */
 
 import { createTaskId } from 'rondo/internal'
 import { describe, expect, it } from 'vitest'
