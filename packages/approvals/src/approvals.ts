@@ -35,14 +35,14 @@ export interface Approvals extends Extension {
   desk(): ApprovalsDesk
 }
 
-/** What an operator can see and do. */
+/** The view and the actions of an operator. */
 export interface ApprovalsDesk {
   /** The audience of the server, to which the requests and the record belong. */
   readonly tenant: string
   get(id: string): Promise<Request | undefined>
   /** Requests with any of these labels: `open`, `closed`, `group …`. The oldest first. */
   list(labels: readonly string[], limit: number): Promise<Page>
-  /** What the record says about a request. Reads the whole record. */
+  /** The entries of the record about a request. Reads the whole record. */
   history(id: string): Promise<readonly RecordedHappening[]>
   entries(after: number, limit: number): Promise<readonly RecordedHappening[]>
   /** Deletes the entries up to this number, and leaves a signed checkpoint. False if there is no such entry. */

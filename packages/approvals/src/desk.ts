@@ -254,7 +254,7 @@ export function createDesk(options: DeskOptions): Desk {
   }
 }
 
-/** What is due no more when a request is closed, and the messages that should say so. */
+/** The jobs to remove when a request is closed, and the messages to update. */
 export function closingJobs(
   request: Request,
   notifiers: readonly string[],
@@ -265,7 +265,7 @@ export function closingJobs(
   return [...over.map((name) => ({ name, dueAt: null })), ...updates]
 }
 
-/** What becomes due when a request is opened, or opened again. */
+/** The jobs of a request that is opened or reopened. */
 function openingJobs(request: Request, notifiers: readonly string[], now: number): readonly ApprovalJob[] {
   const { until, escalate, remindMs } = request
   const jobs: ApprovalJob[] = notifiers.map((name) => ({ name: `notify ${name}`, dueAt: now }))

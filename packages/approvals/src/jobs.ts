@@ -1,5 +1,5 @@
 /**
- * What is due for requests: messages to approvers, reminders, escalation, expiry, and the delivery of a decision to its task.
+ * The jobs of requests: messages to approvers, reminders, escalation, expiry, and the delivery of a decision to its task.
  * Every process that has the store claims due jobs; a lease that ends hands the job to another.
  *
  * jobs 1: A job is complete when the write that says so is stored. A process that dies before repeats it, so a message may come
@@ -32,7 +32,7 @@ export interface Notice {
   readonly until: number
   readonly state: RequestState
   readonly decidedBy: readonly { readonly name: string; readonly approve: boolean }[]
-  /** What the notifier returned for the message before. */
+  /** The value that the notifier returned for the previous message. */
   readonly ref?: unknown
 }
 

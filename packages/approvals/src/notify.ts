@@ -56,7 +56,7 @@ export function webhook({ url, secret, name = 'webhook' }: WebhookOptions): Noti
 /** Messages of which it is remembered whom they reached. Beyond, and after a restart, a mail may come twice. */
 const MAX_PARTLY = 1_000
 
-/** What is used of a transport of nodemailer. */
+/** The part of a nodemailer transport that is used. */
 export interface MailTransport {
   sendMail(mail: { from?: string; to: string; subject: string; text: string }): Promise<unknown>
 }

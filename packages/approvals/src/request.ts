@@ -35,9 +35,9 @@ export interface Request extends ApprovalRequest {
   readonly votes: readonly Vote[]
   readonly state: RequestState
   readonly closedAt?: number
-  /** What the program was told. */
+  /** The decision as the program received it. */
   readonly used?: ApprovalVerdict
-  /** What each notifier returned, for its next message. */
+  /** The value that each notifier returned, for its next message. */
   readonly refs: Readonly<Record<string, unknown>>
   /** Notifiers that fail, with the number of attempts. */
   readonly trouble: Readonly<Record<string, number>>
@@ -114,7 +114,7 @@ function decide(request: Request, now: number): Request {
   return approvals >= request.quorum ? { ...request, state: 'approved', closedAt: now } : request
 }
 
-/** What the program learns of a decided request. */
+/** A decided request as the program sees it. */
 function verdictOf({ state, votes, passNote }: Request): ApprovalVerdict {
   const approve = state === 'approved'
   const by = votes
