@@ -60,7 +60,7 @@ const LIMITS: ReplayLimits = {
   ...TEXT_BOUNDS,
 }
 
-const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
+export const scope: Scope = { storage: new AsyncLocalStorage<object>(), running: 0 }
 
 export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayFlow {
   const clock = { now: 1_000_000 }

@@ -47,12 +47,53 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   }
 }
 
+/** Every property of `T`, those that are optional too: one that is forgotten is an error of types. */
+type Each<T> = { readonly [Key in keyof Required<T>]: T[Key] }
+
+/**
+ * Copies the input property by property: with a spread, V8 gives each run a shape of its own, and then a call takes 1.6
+ * times the CPU time.
+ */
 function createRun(input: ReplayInput, signal: RunSignal): RunState {
   const past = input.journal.entries.length + (input.incoming.resumed ? 1 : 0)
   const tally = { replayed: 0, executed: 0, drawn: 0, progress: Number.NEGATIVE_INFINITY, past }
   const mayMove = (): MoveReason | undefined => input.mayMove(tally.executed)
-  const run: RunState = {
-    ...input,
+  const run: RunState & Each<ReplayInput> = {
+    handler: input.handler,
+    journal: input.journal,
+    incoming: input.incoming,
+    flow: input.flow,
+    round: input.round,
+    principal: input.principal,
+    client: input.client,
+    protocolVersion: input.protocolVersion,
+    line: input.line,
+    progressToken: input.progressToken,
+    logLevel: input.logLevel,
+    background: input.background,
+    hooks: input.hooks,
+    approvals: input.approvals,
+    once: input.once,
+    inputResponses: input.inputResponses,
+    requestState: input.requestState,
+    relatedTaskIds: input.relatedTaskIds,
+    meta: input.meta,
+    platform: input.platform,
+    limits: input.limits,
+    mayMove: input.mayMove,
+    anchored: input.anchored,
+    trace: input.trace,
+    onOutrun: input.onOutrun,
+    unwatched: input.unwatched,
+    frozen: input.frozen,
+    observed: input.observed,
+    persist: input.persist,
+    persistDeadline: input.persistDeadline,
+    sleeping: input.sleeping,
+    onArrival: input.onArrival,
+    publish: input.publish,
+    withdraw: input.withdraw,
+    onAsideError: input.onAsideError,
     turn: createTurn({
       startedAt: input.journal.startedAt,
       idle: input.platform.idle,
