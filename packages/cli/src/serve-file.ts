@@ -8,7 +8,7 @@
 
 import type { EventDelivery } from 'rondo'
 import type { ApprovalDesk, DeskEntry, DeskRequest } from 'rondo/extension'
-import { approverOf, develop } from 'rondo/internal'
+import { approverOf, develop, mountedHere } from 'rondo/internal'
 import { loadServer, sayFailure, sayReason } from './load-server.ts'
 
 /** What an operator wants of the approvals. */
@@ -88,7 +88,10 @@ async function operate(): Promise<void> {
   const task = JSON.parse(rest[0] ?? '') as DeskTask
   const { server } = await loadServer(path)
   try {
-    const desk = approverOf(server)?.desk?.()
+    const desk = [server, ...mountedHere()]
+      .map(approverOf)
+      .find((one) => one !== undefined)
+      ?.desk?.()
     if (!desk) throw new TypeError('The server uses no approvals: server.use(createApprovals({ … }))')
     const reply = await runTask(desk, task)
     // Messages that are being sent are sent first.

@@ -5,6 +5,7 @@
  */
 
 import type { McpServer, ProtocolError, ServerContext } from '@modelcontextprotocol/server'
+import { AS_REPLY, aroundRequest } from '../carry/around.ts'
 import type { FlowHost, TaskHost } from '../carry/host.ts'
 import { observeRequest, placeOfError } from '../carry/report.ts'
 import { handleTask } from '../carry/task/call.ts'
@@ -15,7 +16,9 @@ import { createEvery } from '../lib/clock.ts'
 import { createInFlight } from '../lib/collection.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Principal } from '../protocol/call.ts'
+import type { Reply } from '../protocol/reply.ts'
 import type { KeyHolder } from '../seal/key-ring.ts'
+import type { ExtendedHost } from '../serve/extension.ts'
 import { createSlowHandlers, createWatch } from '../serve/heartbeat.ts'
 import { createHost, createTaskWork } from '../serve/host.ts'
 import { assertPrincipal } from '../serve/http/authenticate.ts'
@@ -54,8 +57,9 @@ export function createFlow(
   options: RondoOptions & { developer?: () => Principal | undefined },
   keys: KeyHolder,
   tools: TaskTools,
+  { steps, approver }: Pick<ExtendedHost, 'steps' | 'approver'>,
 ): SdkFlow {
-  const host = createHost(options, keys)
+  const host = Object.assign(createHost(options, keys), { steps, approver })
   /** For tools that never become tasks, and for servers whose clients could not follow one. */
   const roundsAlone: FlowHost = Object.create(host, { tasks: { value: undefined } })
   const principalOf = findPrincipalOf(options.principal, options.developer)
@@ -90,13 +94,8 @@ export function createFlow(
         const call = toFlowCall(intercepted, ctx, host.log)
         const principal = await principalOf(ctx)
         await assertAllowed(definition, scopeArguments(definition, given), ctx, principal, options.implies)
-        const reply = await runRound({
-          host: mayLeave ? host : roundsAlone,
-          target,
-          call,
-          principal,
-          line: toLine(ctx),
-        })
+        const round = { host: mayLeave ? host : roundsAlone, target, call, principal, line: toLine(ctx) }
+        const reply = await aroundRequest<Reply>(steps, call, principal, () => runRound(round), AS_REPLY)
         intercepted.refused = (error) => {
           const message = `The official server rejected the result of "${target.name}": check its shape`
           host.log({ event: 'warning', message, error })
@@ -118,10 +117,11 @@ export function createFlow(
         const call = toTaskCall(action, taskId, ctx, server)
         const principal = await principalOf(ctx)
         assertTaskAllowed(call.taskId, ctx, principal, options.implies)
-        const reply = await observeRequest(host, call, (observed) =>
-          handleTask(host, tasksOf(host), call, principal, observed?.span),
-        )
-        return toResult(reply)
+        const answer = async (): Promise<Reply> =>
+          observeRequest(host, call, (observed) =>
+            handleTask(host, tasksOf(host), call, principal, observed?.span),
+          )
+        return toResult(await aroundRequest(steps, call, principal, answer, AS_REPLY))
       } catch (error) {
         const refusal = toRefusal(host, error)
         throw refusal instanceof RondoError ? toWire(refusal) : refusal

@@ -31,6 +31,7 @@ import {
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
+import { createExtensions, type ExtendedHost, type Extension, offerApprover } from '../serve/extension.ts'
 import { readTaskOptions, resolveLimits, SHARED_OPTIONS } from '../serve/options.ts'
 import { POLL_RANGE, TTL_RANGE } from '../tool/registry.ts'
 import { assertAccept, type InputRequired } from '../tool/target.ts'
@@ -81,6 +82,11 @@ export interface Rondo {
   resource(handler: ReadHandler, options?: Versioned): ReadCallback
   /** Mounts, and adds tasks for tools that have the option `task`. Needs a store. */
   tasks<S extends McpServer>(server: S): S
+  /**
+   * Adds an extension, such as `createApprovals(…)` of `@rondo/approvals`, to all servers of this mount. Your own entrance serves its
+   * routes. Call it before `ready` and before the first call.
+   */
+  use(extension: Extension): void
   /**
    * Wraps a `requestState.verify` of your own, for the other tools of the server. It gets every state except those sent to
    * a callback of Rondo, which opens them itself.
@@ -181,9 +187,21 @@ export function createRondo(given: RondoOptions): Rondo {
   let draining = false
   let loading: Promise<SdkFlow> | undefined
 
+  const { audience, store, now = Date.now } = options
+  const extended: ExtendedHost = { audience, keys, log, steps: [], store, platform: { now } }
+  const extensions = createExtensions({
+    host: extended,
+    name: audience,
+    late: 'rondo.use must come before ready and the first call.',
+    hasTool: (name) => tools.find(name) !== undefined,
+    deliver: (hookId, event) => rondo.deliver(hookId, event),
+    hook: (hookId) => rondo.hook(hookId),
+    reserved: {},
+  })
   const load = async (): Promise<SdkFlow> => {
+    extensions.freeze()
     const { createFlow } = await import('./flow.ts')
-    const flow = createFlow({ ...options, instance }, keys, tools)
+    const flow = createFlow({ ...options, instance }, keys, tools, extended)
     if (draining) flow.drain()
     return flow
   }
@@ -243,6 +261,13 @@ export function createRondo(given: RondoOptions): Rondo {
         return tools.add(mount(server), answer, logged)
       })
     },
+    use(extension) {
+      if (extension?.methods !== undefined)
+        throw misuse(
+          'An extension with methods cannot be used here: add them to the official server, with server.server.setRequestHandler.',
+        )
+      extensions.use(extension)
+    },
     verify: besideOurs,
     async deliver(hookId, event) {
       if (!options.store)
@@ -266,8 +291,10 @@ export function createRondo(given: RondoOptions): Rondo {
         (loaded) => loaded.close(),
         () => {},
       )
+      await extensions.close()
     },
   }
+  offerApprover(rondo, () => extended.approver)
   mountedInDevelopment(rondo)
   return rondo
 }

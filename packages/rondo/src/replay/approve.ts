@@ -49,7 +49,7 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
   const { hooks, approvals } = run
   if (!hooks || !approvals) return leaveFor(run, `the approval "${key}"`, `approval:${key}`)
   if (!approvals.available()) {
-    const detail = `Nobody can be asked for the approval "${key}": pass createApprovals(…) of @rondo/approvals to server.use.`
+    const detail = `Nobody can be asked for the approval "${key}": pass createApprovals(…) of @rondo/approvals to server.use, or to rondo.use on an official server.`
     run.turn.refuse(new RondoError('SERVER_NO_APPROVER', detail))
     return new Promise(() => {})
   }

@@ -36,7 +36,7 @@ export interface Extension {
   around?(call: CallFacts, next: () => Promise<CallReply>): Promise<CallReply>
   /** Asks people for the decisions that handlers wait for with `ctx.approve`. One extension of a server may have it. */
   readonly approver?: Approver
-  /** Called once, by `server.use`. The function that it returns runs when the server closes. */
+  /** Called once, by `server.use` or `rondo.use`. The function that it returns runs when the server closes. */
   attach?(host: ExtensionHost): undefined | (() => void | Promise<void>)
 }
 
@@ -112,9 +112,16 @@ export function approverOf(server: object): Approver | undefined {
   return (server as { [APPROVER]?: () => Approver | undefined })[APPROVER]?.()
 }
 
+/** The parts of a host that extensions use or add to. */
+export type ExtendedHost = Pick<OpenHost, 'audience' | 'keys' | 'log' | 'steps' | 'store' | 'approver'> & {
+  readonly platform: Pick<OpenHost['platform'], 'now'>
+}
+
 interface ExtensionsOptions {
-  readonly host: OpenHost
+  readonly host: ExtendedHost
   readonly name: string
+  /** The reason for which an extension comes too late. */
+  readonly late: string
   readonly hasTool: ExtensionHost['hasTool']
   readonly deliver: ExtensionHost['deliver']
   readonly hook: ExtensionHost['hook']
@@ -139,7 +146,7 @@ const PARTS = defineOptions('server.use', {
 } satisfies OptionsOf<Extension>)
 
 export function createExtensions(options: ExtensionsOptions): Extensions {
-  const { host, reserved } = options
+  const { host, late, reserved } = options
   const names = new Set<string>()
   const routes = new Map<string, Route>()
   const owners = new Map<string, string>()
@@ -194,8 +201,7 @@ export function createExtensions(options: ExtensionsOptions): Extensions {
   return {
     use(extension) {
       const owner = nameOf(extension)
-      if (frozen)
-        throw misuse('server.use must come before listen, stdio, nodeHandler and the first call of fetch.')
+      if (frozen) throw misuse(late)
       if (names.has(owner)) throw misuse(`The extension "${owner}" is already in use.`)
       const { routes: ownRoutes = {}, methods: ownMethods = {} } = extension
       for (const [path, route] of Object.entries(ownRoutes)) assertRoute(owner, path, route)

@@ -211,6 +211,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const extensions = createExtensions({
     host,
     name: options.name,
+    late: 'server.use must come before listen, stdio, nodeHandler and the first call of fetch.',
     hasTool: (name) => registry.find('tools/call', name) !== undefined,
     deliver,
     hook,
