@@ -423,6 +423,11 @@ const published = (own: readonly object[] = SET): Pick<OAuthResourceOptions, 'is
   ],
 })
 
+const UNDECIDED = {
+  status: 503,
+  error: { code: -32000, message: 'Callers cannot be identified at the moment. Try again later' },
+}
+
 const REFUSED = {
   status: 401,
   challenge:
@@ -538,10 +543,12 @@ describe('keys that cannot be fetched', () => {
   const CONFIGURATION = `${ISSUER}/.well-known/openid-configuration`
   const JWKS = `${ISSUER}/jwks`
 
+  /** The token is good, so the client must not throw it away: it retries. */
   const refusedFor = async (options: Partial<OAuthResourceOptions>, log: RegExp, checks?: JwtChecks) => {
     const { send, reasons } = open(options, checks)
-    const { headers: _headers, ...answer } = await send(sign())
-    expect(answer).toEqual(REFUSED)
+    const { status, headers, error } = await send(sign())
+    expect({ status, error }).toEqual(UNDECIDED)
+    expect([headers.get('retry-after'), headers.get('www-authenticate')]).toEqual(['5', null])
     expect(reasons).toEqual([expect.stringMatching(log)])
   }
   const getsIn = async (options: Partial<OAuthResourceOptions>, checks?: JwtChecks) =>
@@ -616,8 +623,30 @@ describe('keys that cannot be fetched', () => {
     ['no JSON', () => new Response('<html>'), /not a JSON object/],
     ['no keys', () => Response.json({ keys: 'none' }), /not a set of keys/],
     ['no connection', () => Promise.reject(new TypeError('fetch failed')), /cannot be reached/],
-  ])('H1 refuse the token where there is %s', async (_what, answer, log) => {
+  ])('H1 leave the token undecided where there is %s', async (_what, answer, log) => {
     await refusedFor({ fetch: answering({ [JWKS]: answer }), issuers: [{ issuer: ISSUER, jwks: JWKS }] }, log)
+  })
+
+  it('H1 leave a token undecided whose key is newer than those that are held, and let it in once they can be fetched', async () => {
+    let now = NOW
+    let answer = () => Response.json({ keys: [] as object[] })
+    const { send } = open({
+      now: () => now,
+      fetch: async () => answer(),
+      issuers: [{ issuer: ISSUER, jwks: JWKS }],
+    })
+    // The control: the keys were fetched, and that of the token is not among them.
+    expect((await send(sign())).status).toBe(401)
+    now += 30_000
+    answer = () => new Response('', { status: 502 })
+    expect((await send(sign())).status).toBe(503)
+    now += 30_000
+    answer = set
+    expect((await send(sign())).status).toBe(200)
+    now += 3_600_000
+    answer = () => new Response('', { status: 502 })
+    expect((await send(sign({ exp: now / 1000 + 60 }))).status).toBe(200)
+    expect((await send(sign({ exp: now / 1000 + 60 }, { kid: 'newer' }))).status).toBe(503)
   })
 })
 

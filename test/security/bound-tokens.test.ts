@@ -483,9 +483,32 @@ describe('a proof that was used', () => {
     expect(await send(proof)).toMatchObject({ status: 401 })
     const later = async () => withProof(bound, await prove(bound, { iat: now / 1000 }))
     expect(await send(await later())).toMatchObject({ status: 200 })
-    expect(await send(await later())).toMatchObject({ status: 401 })
+    expect(await send(await later())).toMatchObject({ status: 503 })
     now += 3_000
     expect(await send(await later())).toMatchObject({ status: 200 })
+  })
+
+  it('T35 leaves room for other keys: a caller who sends too many proofs is refused alone, until they expire', async () => {
+    let now = NOW
+    const { send, reasons } = open({ now: () => now, dpop: { maxProofs: 5, maxProofsPerKey: 3 } })
+    const greedy = await sign({ sub: 'mallory', cnf: { jkt: thief.jkt } })
+    const by = async (token: string, keys: Keys) =>
+      (await send(withProof(token, await prove(token, { iat: now / 1000 }, keys)))).status
+    for (const status of [200, 200, 200, 503, 503]) expect(await by(greedy, thief)).toBe(status)
+    expect(reasons.at(-1)).toMatch(/of this key.*maxProofsPerKey/)
+    // Two are left of the five.
+    expect([await by(bound, own), await by(bound, own), await by(bound, own)]).toEqual([200, 200, 503])
+    expect(reasons.at(-1)).toMatch(/dpop\.maxProofs, or a store/)
+    now += 120_000
+    expect([await by(greedy, thief), await by(bound, own)]).toEqual([200, 200])
+  })
+
+  it('R11 has the client retry if the store of proofs fails', async () => {
+    const claim = () => Promise.reject(new Error('connection terminated'))
+    const once = { epoch: async () => 'e', claim } as never
+    const { send, reasons } = open({ dpop: { store: { once } } })
+    expect(await send(withProof(bound, await prove(bound)))).toMatchObject({ status: 503, challenge: null })
+    expect(reasons).toEqual([expect.stringMatching(/store of proofs .* failed/)])
   })
 })
 

@@ -133,6 +133,11 @@ export const ERRORS = {
     http: 503,
     sentence: 'This instance is shutting down. Send the request again',
   },
+  SERVER_IDENTITY: {
+    rpc: -32000,
+    http: 503,
+    sentence: 'Callers cannot be identified at the moment. Try again later',
+  },
   SERVER_LISTEN: { rpc: 0, http: 0, sentence: 'The server cannot listen at its address' },
   SERVER_HANDLER: { rpc: -32603, http: 200, sentence: 'The handler failed', open: true },
   SERVER_INTERNAL: { rpc: -32603, http: 200, sentence: 'Internal error' },

@@ -10,6 +10,7 @@ export {
   type OAuthResource,
   type OAuthResourceOptions,
   oauthResource,
+  type RefusedToken,
   type TokenCheck,
   type VerifyToken,
 } from './oauth/resource.ts'

@@ -42,10 +42,12 @@ export interface JwtOptions {
   maxAgeMs?: number
 }
 
-/** The outcome of a verification: the claims of the token, or the problem with it, for the operator. */
+/** The outcome of a verification: the claims of the token, or the problem with it or with its issuer, for the operator. */
 export type Verified =
   | { readonly kind: 'claims'; readonly claims: TokenClaims }
   | { readonly kind: 'refused'; readonly problem: string }
+  /** The token may well be valid: whether it is cannot be found out at the moment. */
+  | { readonly kind: 'undecided'; readonly problem: string }
 
 export interface Issuer {
   readonly issuer: string
@@ -227,7 +229,7 @@ export function createJwtVerifier(
     const untrusted = findProblem(preChecks, claims, rules, now() / 1000)
     if (untrusted !== undefined) return refused(untrusted)
     const signed = await findSigner(token, header, checks.trusted(claims.iss, sets), checks)
-    if (signed !== undefined) return refused(signed)
+    if (signed !== undefined) return signed
     const problem = findProblem(checks.claims, claims, rules, now() / 1000)
     return problem === undefined ? { kind: 'claims', claims } : refused(problem)
   }
@@ -261,34 +263,36 @@ function readToken(
   return { header, claims }
 }
 
-/** Verifies the signature. Returns what is wrong. */
+/** Verifies the signature. Returns the problem with it, or with the keys of the issuer. */
 async function findSigner(
   token: string,
   header: Header,
   sets: readonly KeySet[],
   { key: keyChecks, verify }: JwtChecks,
-): Promise<string | undefined> {
+): Promise<Verified | undefined> {
   const { kid, alg } = header
   const isNamed = (key: PublishedKey): boolean => (kid === undefined ? fits(key, alg) : key.kid === kid)
-  let problem = `No key of the issuer has the key id ${named(kid)} of the token. After a rotation that is so until the keys are fetched again.`
+  let problem = refused(
+    `No key of the issuer has the key id ${named(kid)} of the token. After a rotation that is so until the keys are fetched again.`,
+  )
   for (const set of sets) {
     let keys: readonly PublishedKey[]
     try {
       keys = await set.keys((known) => known.some(isNamed))
     } catch (error) {
       if (!(error instanceof RemoteFault)) throw error
-      problem = `The keys of the issuer cannot be fetched: ${error.message}.`
+      problem = { kind: 'undecided', problem: `The keys of the issuer cannot be fetched: ${error.message}.` }
       continue
     }
     const candidates = keys.filter(isNamed)
     if (candidates.length > 1)
-      problem = 'Several keys of the issuer fit the token. Have it name its key (kid).'
+      problem = refused('Several keys of the issuer fit the token. Have it name its key (kid).')
     const [key] = candidates
     if (key === undefined || candidates.length > 1) continue
     const unfit = keyChecks.map((check) => check.problem(key, header)).find((found) => found !== undefined)
-    if (unfit !== undefined) problem = unfit
+    if (unfit !== undefined) problem = refused(unfit)
     else if (await verify(token, key, String(alg))) return undefined
-    else problem = `The signature of the token is not that of the issuer's key ${named(kid)}.`
+    else problem = refused(`The signature of the token is not that of the issuer's key ${named(kid)}.`)
   }
   return problem
 }

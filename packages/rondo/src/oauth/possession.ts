@@ -4,7 +4,7 @@
  *
  * possession 1: A bound token is never accepted as a bearer token, and a bearer token never with a proof.
  * possession 2: A proof is for one method, one URL, one token and one moment, and counts once. Instances that share a store
- *   refuse a proof that another one has seen.
+ *   refuse a proof that another one has seen. Memory is shared by key: whoever sends too many proofs is refused alone.
  * possession 3: Every member of `cnf` must be proven; one that is unknown here is a refusal.
  */
 
@@ -33,8 +33,10 @@ export interface DpopOptions {
   store?: ProofStore
   /** How old a proof may be, and how far in the future. Default: 60 s. */
   windowMs?: number
-  /** Proofs that memory holds; beyond it proofs are refused until some expire. Default: 1,000,000. */
+  /** Proofs that memory holds; beyond it requests with proofs get 503 until some expire. Default: 1,000,000. */
   maxProofs?: number
+  /** Proofs of one key that memory holds; beyond it requests with that key get 503 until some expire. Default: 100,000. */
+  maxProofsPerKey?: number
 }
 
 /** The algorithms of proofs. Clients choose the key, and RSA would let them choose how long a check takes. */
@@ -132,17 +134,19 @@ export interface Possession {
 
 export interface Unproven {
   readonly problem: string
-  /** Whether the proof is to blame, and not the token. */
-  readonly isProof: boolean
+  /** The part of the request that is to blame; `none` if memory is full, and the request may be repeated with another proof. */
+  readonly blame: 'token' | 'proof' | 'none'
 }
 
 const DEFAULT_WINDOW_MS = 60_000
-const DEFAULT_PROOFS = 1_000_000
+export const DEFAULT_PROOFS = { maxProofs: 1_000_000, maxProofsPerKey: 100_000 }
 
 export function createPossession(setup: PossessionSetup): Possession {
   const { dpop, certificateHeader, url, now, checks = PROOF_CHECKS } = setup
-  const { windowMs = DEFAULT_WINDOW_MS, maxProofs = DEFAULT_PROOFS, store, required = false } = dpop ?? {}
-  const isFirst = store ? storedProofs(store, windowMs, now) : rememberedProofs(2 * windowMs, maxProofs, now)
+  const { windowMs = DEFAULT_WINDOW_MS, store, required = false } = dpop ?? {}
+  const use = store
+    ? storedProofs(store, windowMs, now)
+    : rememberedProofs(2 * windowMs, { ...DEFAULT_PROOFS, ...dpop }, now)
   const readKey = createKeyReader()
   const members = new Set([...(dpop ? ['jkt'] : []), ...(certificateHeader ? ['x5t#S256'] : [])])
   const endpoint = withoutQuery(url)
@@ -151,20 +155,22 @@ export function createPossession(setup: PossessionSetup): Possession {
     token: string,
     jkt: string,
     { headers, method }: AuthRequest,
-  ): Promise<string | undefined> => {
+  ): Promise<Unproven | undefined> => {
     const proof = await readProof(headers('dpop'), readKey)
-    if (typeof proof === 'string') return proof
+    if (typeof proof === 'string') return ofProof(proof)
     const expected = { jkt, token, method, url: endpoint, now: now(), windowMs }
     for (const check of checks) {
       const problem = check.problem(proof, expected)
-      if (problem !== undefined) return problem
+      if (problem !== undefined) return ofProof(problem)
     }
     const { jti } = proof.claims
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
-      return 'The proof (DPoP) has no id (jti).'
+      return ofProof('The proof (DPoP) has no id (jti).')
     // A proof is valid for two windows at most. The third is for instances whose clocks differ.
-    const isNew = await isFirst(hashOf(`${jkt} ${jti}`), now() + 3 * windowMs)
-    return isNew ? undefined : 'The proof (DPoP) was used before (jti), or too many proofs are remembered.'
+    const used = await use(jkt, hashOf(`${jkt} ${jti}`), now() + 3 * windowMs)
+    if (used === 'first') return undefined
+    if (used === 'again') return ofProof('The proof (DPoP) was used before (jti).')
+    return { problem: FULL[used], blame: 'none' }
   }
 
   return {
@@ -193,14 +199,17 @@ export function createPossession(setup: PossessionSetup): Possession {
         return ofToken(
           'The token is bound to a certificate (cnf.x5t#S256) that the connection of the caller does not have.',
         )
-      const problem = isBound ? await checkProof(token, jkt, request) : undefined
-      return problem === undefined ? undefined : { problem, isProof: true }
+      return isBound ? checkProof(token, jkt, request) : undefined
     },
   }
 }
 
 function ofToken(problem: string): Unproven {
-  return { problem, isProof: false }
+  return { problem, blame: 'token' }
+}
+
+function ofProof(problem: string): Unproven {
+  return { problem, blame: 'proof' }
 }
 
 const MAX_PROOF = 8_192
@@ -288,24 +297,40 @@ function parsePart(part: string): TokenClaims | undefined {
   return parsed.kind === 'ok' && isRecord(parsed.value) ? parsed.value : undefined
 }
 
-/** Resolves to false for a proof that was used before. */
-type FirstUse = (id: string, expiresAt: number) => Promise<boolean>
+/** Uses the proof `id` of a key: the first time, again, or not at all, because there is no more room. */
+type UseProof = (jkt: string, id: string, expiresAt: number) => Promise<'first' | 'again' | keyof typeof FULL>
+
+const FULL = {
+  'key full': 'Too many proofs (DPoP) of this key are remembered: dpop.maxProofsPerKey.',
+  full: 'Too many proofs (DPoP) are remembered: dpop.maxProofs, or a store.',
+}
 
 /** Two generations, each as long as a proof can be valid: an id is remembered for that long at least. */
-function rememberedProofs(lifeMs: number, max: number, now: () => number): FirstUse {
-  let young = new Set<string>()
-  let old = new Set<string>()
+function rememberedProofs(
+  lifeMs: number,
+  { maxProofs, maxProofsPerKey }: typeof DEFAULT_PROOFS,
+  now: () => number,
+): UseProof {
+  /** The ids by key. */
+  let young = new Map<string, Set<string>>()
+  let old = new Map<string, Set<string>>()
+  let size = 0
   let begun = now()
-  return async (id) => {
+  return async (jkt, id) => {
     if (now() - begun >= lifeMs) {
-      old = now() - begun >= 2 * lifeMs ? new Set() : young
-      young = new Set()
+      old = now() - begun >= 2 * lifeMs ? new Map() : young
+      young = new Map()
+      size = 0
       begun = now()
     }
+    const ids = young.get(jkt) ?? new Set()
+    if (ids.has(id) || old.get(jkt)?.has(id)) return 'again'
     // A full memory refuses: forgetting an id would let its proof be used again.
-    if (young.has(id) || old.has(id) || young.size >= max) return false
-    young.add(id)
-    return true
+    if (ids.size >= maxProofsPerKey) return 'key full'
+    if (size >= maxProofs) return 'full'
+    young.set(jkt, ids.add(id))
+    size += 1
+    return 'first'
   }
 }
 
@@ -317,7 +342,7 @@ const SWEEP_ROWS = 1_000
  * The first claim of an id wins. A claim whose response was lost is not repeated: the client sends another proof. The store need not
  * belong to a server that sweeps it, so expired ids are deleted here.
  */
-function storedProofs(store: ProofStore, sweepMs: number, now: () => number): FirstUse {
+function storedProofs(store: ProofStore, sweepMs: number, now: () => number): UseProof {
   const { once } = store
   let epoch: Promise<string> | undefined
   let sweptAt = now()
@@ -332,19 +357,23 @@ function storedProofs(store: ProofStore, sweepMs: number, now: () => number): Fi
     const slot = { flow: `dpop-${id}`, round: 0, digest: drawId(), epoch: await epoch, expiresAt }
     return once.claim(slot, { claimant: drawId(), holdMs: Math.max(HOLD_MS, expiresAt - now()) })
   }
-  return async (id, expiresAt) => {
+  return async (_jkt, id, expiresAt) => {
     sweep().catch(() => {})
     try {
       const first = await claim(id, expiresAt)
-      if (first.kind !== 'refused' || first.reason !== 'epoch') return first.kind === 'first'
+      if (first.kind !== 'refused' || first.reason !== 'epoch') return toUse(first)
     } catch (error) {
       epoch = undefined
       throw error
     }
     // The store was emptied or restored.
     epoch = undefined
-    return (await claim(id, expiresAt)).kind === 'first'
+    return toUse(await claim(id, expiresAt))
   }
+}
+
+function toUse({ kind }: { readonly kind: string }): 'first' | 'again' {
+  return kind === 'first' ? 'first' : 'again'
 }
 
 function hashOf(text: string): string {

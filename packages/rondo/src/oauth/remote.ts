@@ -128,6 +128,7 @@ function addressProblem(issuer: string, address: unknown, member: string): strin
 //
 // keys 1: At most one fetch per cooldown; while there are no keys at all, one per `RETRY_MS`.
 // keys 2: Keys that are older than `maxAgeMs` are fetched again. If that fails, they serve on for `staleMs`.
+//   A token whose key is not among them is undecided then: it may be signed with a newer one.
 // keys 3: Only public keys for signatures count. A private key in the set is a leak, and whoever reads it can sign.
 
 /** A key as it is published, narrowed to what is looked at here. */
@@ -145,7 +146,10 @@ export interface KeySetOptions {
 }
 
 export interface KeySet {
-  /** Returns the keys, as fresh as the cooldown allows if `isKnown` finds none among those that are held. Rejects with a `RemoteFault`. */
+  /**
+   * Returns the keys, as fresh as the cooldown allows if `isKnown` finds none among those that are held. Rejects with a `RemoteFault` if
+   * they cannot be fetched.
+   */
   keys(isKnown: (keys: readonly PublishedKey[]) => boolean): Promise<readonly PublishedKey[]>
 }
 
@@ -195,7 +199,8 @@ export function createKeySet(options: KeySetOptions): KeySet {
         }
         await fetching
       }
-      if (held !== undefined && now() - held.at < maxAgeMs + STALE_MS) return held.keys
+      const isHeld = held !== undefined && now() - held.at < maxAgeMs + STALE_MS
+      if (isHeld && held !== undefined && (fault === undefined || isKnown(held.keys))) return held.keys
       throw fault ?? new RemoteFault(`The keys of "${options.issuer}" are not known yet`)
     },
   }
@@ -216,7 +221,7 @@ export interface IntrospectionOptions {
   client: { readonly id: string; readonly secret: string }
   /** The introspection endpoint. Default: from the issuer's metadata. */
   endpoint?: string
-  /** How many tokens are introspected at the same time; beyond that, unknown ones are refused. Default: 64. */
+  /** How many tokens are introspected at the same time; beyond that, requests with others get 503. Default: 64. */
   maxConcurrent?: number
 }
 
@@ -259,7 +264,7 @@ export function createIntrospection(
 
   return async (token) => {
     if (running >= maxConcurrent) {
-      return refused('Too many tokens are being introspected (introspection({ maxConcurrent })).')
+      return undecided('Too many tokens are being introspected (introspection({ maxConcurrent })).')
     }
     running += 1
     try {
@@ -279,7 +284,7 @@ export function createIntrospection(
       return problem === undefined ? { kind: 'claims', claims } : refused(problem)
     } catch (error) {
       if (!(error instanceof RemoteFault)) throw error
-      return refused(`The token cannot be introspected: ${error.message}.`)
+      return undecided(`The token cannot be introspected: ${error.message}.`)
     } finally {
       running -= 1
     }
@@ -310,4 +315,8 @@ function encode(text: string): string {
 
 function refused(problem: string): Verified {
   return { kind: 'refused', problem }
+}
+
+function undecided(problem: string): Verified {
+  return { kind: 'undecided', problem }
 }

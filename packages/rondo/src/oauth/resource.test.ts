@@ -104,7 +104,7 @@ describe('the memory of verified tokens', () => {
 })
 
 describe('a function that verifies tokens', () => {
-  it('R11 refuses the token if the function throws, and does not quote it', async () => {
+  it('R11 leaves the token undecided if the function throws, and does not quote it', async () => {
     const { resource } = open({
       tokens: (token) => {
         throw new RangeError(`bad ${token}`)
@@ -112,6 +112,7 @@ describe('a function that verifies tokens', () => {
     })
     expect(await resource.verify('secret')).toEqual({
       refused: 'Verifying the token failed unexpectedly (RangeError).',
+      retryAfter: 5,
     })
   })
 
@@ -203,11 +204,27 @@ describe('introspection', () => {
     })
   })
 
-  it('R11 refuses the token if the issuer fails', async () => {
-    expect(await ask(() => new Response('', { status: 500 })).verify('a')).toEqual({
-      refused: expect.stringContaining('status 500'),
-    })
-  })
+  it.each([
+    ['fails', () => new Response('', { status: 500 }), /status 500/],
+    ['does not know the server', () => new Response('', { status: 401 }), /status 401/],
+    ['redirects', () => new Response('', { status: 302 }), /redirects elsewhere/],
+    ['sends no JSON', () => new Response('<html>'), /not a JSON object/],
+    ['cannot be reached', () => Promise.reject(new TypeError('fetch failed')), /cannot be reached/],
+  ])(
+    'H1 R11 has the client retry with its token if the issuer %s, and remembers nothing',
+    async (_what, fail, log) => {
+      let answer: () => Response | Promise<Response> = fail
+      const resource = ask(() => answer())
+      const headers = (name: string) => (name === 'authorization' ? 'Bearer a' : undefined)
+      expect(await resource({ headers, method: 'POST' })).toEqual({
+        status: 503,
+        headers: { 'Retry-After': '5' },
+        reason: expect.stringMatching(log),
+      })
+      answer = () => Response.json({ active: true, ...CLAIMS })
+      expect(await resource({ headers, method: 'POST' })).toMatchObject({ subject: 'alice' })
+    },
+  )
 
   it('I3 T34 asks about a limited number of tokens at a time', async () => {
     let release = (): void => {}
@@ -216,7 +233,10 @@ describe('introspection', () => {
     })
     const resource = ask(() => gate.then(() => Response.json({ active: true, ...CLAIMS })))
     const two = [resource.verify('a'), resource.verify('b')]
-    expect(await resource.verify('c')).toEqual({ refused: expect.stringContaining('maxConcurrent') })
+    expect(await resource.verify('c')).toEqual({
+      refused: expect.stringContaining('maxConcurrent'),
+      retryAfter: 5,
+    })
     release()
     for (const verified of await Promise.all(two)) expect(verified).toHaveProperty('subject')
     expect(await resource.verify('c')).toHaveProperty('subject')

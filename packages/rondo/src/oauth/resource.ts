@@ -3,6 +3,7 @@
  * has it verified, remembers the outcome for a short time, and describes the server to clients (RFC 9728).
  *
  * resource 1: A client learns nothing from a refusal but that its token is not valid here; the reason is in the log.
+ *             A token that cannot be verified at the moment is not refused: the client retries with it (503).
  * resource 2: A verified token is remembered by its SHA-256, for at most a minute and never beyond its expiry. What was
  *             refused is not remembered, so nobody can fill the cache without tokens that the issuer signed.
  */
@@ -26,7 +27,13 @@ import {
   type JwtSetup,
   type Verified,
 } from './jwt.ts'
-import { createPossession, type DpopOptions, PROOF_ALGORITHMS, type Presented } from './possession.ts'
+import {
+  createPossession,
+  DEFAULT_PROOFS,
+  type DpopOptions,
+  PROOF_ALGORITHMS,
+  type Presented,
+} from './possession.ts'
 import {
   assertIntrospectionOptions,
   createIntrospection,
@@ -101,10 +108,20 @@ export interface OAuthResource extends Authenticate {
    * Verifies a bearer token as a request would: for entrances of your own. A token that is bound to a key is refused; pass
    * such requests to `oauthResource` itself.
    */
-  verify(token: string): Promise<Principal | { readonly refused: string }>
+  verify(token: string): Promise<Principal | RefusedToken>
+}
+
+export interface RefusedToken {
+  /** For the operator. */
+  readonly refused: string
+  /** The seconds of `Retry-After` in a response with 503: whether the token is valid cannot be found out at the moment. */
+  readonly retryAfter?: number
 }
 
 const MAX_CACHE_MS = 60_000
+
+/** As long as keys that could not be fetched are not tried again. */
+const RETRY_SECONDS = 5
 
 const OPTIONS = defineOptions('oauthResource', {
   resource: unchecked(),
@@ -206,13 +223,13 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
     try {
       const verified = await verify(token)
       if (verified.kind === 'refused') return { refused: verified.problem }
+      if (verified.kind === 'undecided') return undecided(verified.problem)
       const principal = toPrincipal(verified.claims, rules)
       keepToken(principal, token)
       cache.set(key, principal, verified.claims.exp as number)
       return principal
     } catch (error) {
-      const name = error instanceof Error ? error.name : typeof error
-      return { refused: `Verifying the token failed unexpectedly (${name}).` }
+      return undecided(`Verifying the token failed unexpectedly (${nameOf(error)}).`)
     } finally {
       verifying.delete(key)
     }
@@ -229,11 +246,17 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
   const identifyCaller = async (
     presented: Presented,
     request: AuthRequest | undefined,
-  ): Promise<Principal | (Unidentified & { readonly isProof?: boolean })> => {
+  ): Promise<Principal | (RefusedToken & { readonly isProof?: boolean })> => {
     const identity = await identifyOnce(presented.token)
     if ('refused' in identity) return identity
-    const unproven = await possession.findProblem(presented, identity.claims?.cnf, request)
-    return unproven === undefined ? identity : { refused: unproven.problem, isProof: unproven.isProof }
+    try {
+      const unproven = await possession.findProblem(presented, identity.claims?.cnf, request)
+      if (unproven === undefined) return identity
+      const { problem, blame } = unproven
+      return blame === 'none' ? undecided(problem) : { refused: problem, isProof: blame === 'proof' }
+    } catch (error) {
+      return undecided(`The store of proofs (dpop.store) failed (${nameOf(error)}).`)
+    }
   }
   const noToken: AuthRefusal = { status: 401, headers: challengeHeader(resource, undefined) }
   const badToken = challengeHeader(resource, 'invalid_token')
@@ -253,7 +276,10 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
     }
     const identity = await identifyCaller(presented, request)
     if (!('refused' in identity)) return identity
-    return { status: 401, headers: identity.isProof ? badProof : badToken, reason: identity.refused }
+    const { refused: reason, retryAfter, isProof } = identity
+    if (retryAfter !== undefined)
+      return { status: 503, headers: { 'Retry-After': String(retryAfter) }, reason }
+    return { status: 401, headers: isProof ? badProof : badToken, reason }
   }
   return Object.assign(authenticate, {
     resource,
@@ -261,11 +287,15 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
   })
 }
 
-interface Unidentified {
-  readonly refused: string
+type Identity = Principal | RefusedToken
+
+function undecided(problem: string): RefusedToken {
+  return { refused: problem, retryAfter: RETRY_SECONDS }
 }
 
-type Identity = Principal | Unidentified
+function nameOf(error: unknown): string {
+  return error instanceof Error ? error.name : typeof error
+}
 
 const BEARER = /^bearer(?:[ \t]|$)/i
 /** RFC 6750, 2.1, and RFC 9449, 7.1. */
@@ -404,7 +434,8 @@ const DPOP = defineOptions('oauthResource: dpop', {
   required: flag(false),
   store: unchecked(),
   windowMs: number(60_000, { finite: true }),
-  maxProofs: number(1_000_000, { finite: true }),
+  maxProofs: number(DEFAULT_PROOFS.maxProofs, { finite: true }),
+  maxProofsPerKey: number(DEFAULT_PROOFS.maxProofsPerKey, { finite: true }),
 } satisfies OptionsOf<DpopOptions>)
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource'

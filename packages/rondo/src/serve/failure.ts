@@ -57,6 +57,7 @@ const ADVICE: Partial<Record<ErrorCode, string>> = {
   PEER_HOST: 'The Host header is not an allowed name of this server: add the name to allowedHosts',
   PEER_ORIGIN: 'The Origin header names a page that may not call: add its origin to allowedOrigins',
   PEER_UNAUTHENTICATED: 'The caller is not authenticated: the option authenticate refused it, or threw',
+  SERVER_IDENTITY: 'The caller cannot be identified at the moment: the option authenticate responds with 503',
   PEER_SCOPE: "The caller's token lacks a scope that the request needs",
   PEER_FORBIDDEN: 'The caller is not permitted: the option authenticate refused it',
   LIMIT_IN_FLIGHT:

@@ -18,6 +18,7 @@ import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { offerForwarding } from './forwarding.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createHost, createTaskWork, type OpenHost } from './host.ts'
+import { refusalCode } from './http/authenticate.ts'
 import { createExchange } from './http/exchange.ts'
 import { BODY_OPTIONS, createFetchHandler, type FetchHandler } from './http/fetch.ts'
 import {
@@ -225,8 +226,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     readiness,
   })
   const onRefused: CallerLog['refused'] = (status, ...why) => {
-    const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
-    host.observer?.count?.({ kind: 'refused', code, status })
+    host.observer?.count?.({ kind: 'refused', code: refusalCode(status), status })
     callers.refused(status, ...why)
   }
   const http = { ...options, onError, onRefused }

@@ -4,7 +4,7 @@
  * reason. Its verdict is checked here, so no later stage meets a principal or a header that it cannot use.
  */
 
-import { misuse, RondoError } from '../../errors.ts'
+import { type ErrorCode, misuse, RondoError } from '../../errors.ts'
 import { isRecord, isThenable } from '../../lib/json.ts'
 import type { Principal } from '../../protocol/call.ts'
 import type { RequestHeaders } from '../../protocol/common/headers.ts'
@@ -20,9 +20,12 @@ export interface AuthRequest {
   readonly url?: string
 }
 
-/** Sent to the client as it is. `WWW-Authenticate` belongs into `headers`. */
+/**
+ * Sent to the client as it is. `WWW-Authenticate` belongs into `headers`. With 503 the caller could not be identified, and retries with
+ * the same token; `Retry-After` belongs into `headers` then.
+ */
 export interface AuthRefusal {
-  readonly status: 401 | 403
+  readonly status: 401 | 403 | 503
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
   /** For the log, and never sent: what is wrong, and what an operator can do. It must not quote the token. */
@@ -107,13 +110,29 @@ export async function identify(
 function judge(verdict: unknown, onError: (error: unknown) => void): Identified {
   if (verdict === undefined || verdict === null) return { kind: 'known', principal: undefined }
   if (!isRecord(verdict)) throw misuse('authenticate must return a principal, a refusal or undefined')
-  if (verdict.status === 401 || verdict.status === 403) {
-    return refused(verdict as Partial<AuthRefusal> & { status: 401 | 403 }, onError)
-  }
+  if (isRefusal(verdict)) return refused(verdict, onError)
   const principal = verdict as unknown as Principal
   assertPrincipal(principal)
   return { kind: 'known', principal }
 }
+
+const CODES: Readonly<Record<AuthRefusal['status'], ErrorCode>> = {
+  401: 'PEER_UNAUTHENTICATED',
+  403: 'PEER_FORBIDDEN',
+  503: 'SERVER_IDENTITY',
+}
+
+/** The code of a refusal by `authenticate`. */
+export function refusalCode(status: number): ErrorCode {
+  return CODES[status as AuthRefusal['status']] ?? 'PEER_FORBIDDEN'
+}
+
+function isRefusal(verdict: Readonly<Record<string, unknown>>): verdict is Unchecked<AuthRefusal> {
+  return typeof verdict.status === 'number' && Object.hasOwn(CODES, verdict.status)
+}
+
+/** A refusal of which only the status is known. */
+type Unchecked<T extends { readonly status: unknown }> = Readonly<Record<string, unknown>> & Pick<T, 'status'>
 
 /** Names are compared and sealed, so each must be a string. An empty subject would stand for everybody behind one client. */
 export function assertPrincipal({
@@ -124,7 +143,7 @@ export function assertPrincipal({
 }: Partial<Record<keyof Principal, unknown>>): void {
   if (typeof subject !== 'string' || subject === '') {
     throw misuse(
-      'A principal needs a subject that is not empty, and a refusal the status 401 or 403. ' +
+      'A principal needs a subject that is not empty, and a refusal the status 401, 403 or 503. ' +
         'Return undefined for an anonymous caller',
     )
   }
@@ -141,15 +160,9 @@ export function assertPrincipal({
 
 /** The hook's refusal, without what HTTP cannot carry. */
 function refused(
-  {
-    status,
-    headers,
-    body,
-    reason,
-  }: { status: 401 | 403; headers?: unknown; body?: unknown; reason?: unknown },
+  { status, headers, body, reason }: Unchecked<AuthRefusal>,
   onError: (error: unknown) => void,
 ): Identified {
-  const code = status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN'
   const written = typeof body === 'string' ? body : undefined
   if (body !== undefined && written === undefined) {
     onError(misuse('The body of a refusal from authenticate must be a string: use JSON.stringify'))
@@ -159,7 +172,7 @@ function refused(
     response: {
       status,
       headers: { 'Content-Type': 'application/json', ...sendable(headers, onError) },
-      body: written ?? encodeError(null, new RondoError(code)),
+      body: written ?? encodeError(null, new RondoError(CODES[status])),
     },
     ...(typeof reason === 'string' && { reason }),
   }

@@ -30,7 +30,7 @@ import type { HttpRequest, HttpResponse, Load, Outlet, Service } from '../port.t
 import { finishOnce, replyTo } from '../service.ts'
 import { createAdmission, createAllowList, createCrossOrigin, retryLater } from './admission.ts'
 import type { HttpArrival, Room } from './arrival.ts'
-import { type Arriving, createIdentify, type Identified } from './authenticate.ts'
+import { type Arriving, createIdentify, type Identified, refusalCode } from './authenticate.ts'
 import { HttpLine, refusal } from './line.ts'
 import { metadataResponse } from './metadata.ts'
 import { type FoundRoute, findRoute, serveRoute } from './route.ts'
@@ -112,7 +112,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
   }
   const onRefused = (status: number, reason: string | undefined, arriving: Arriving): void => {
     if (reason !== undefined) options.onRefused?.(status, reason, callerOf(arriving))
-    else service.onRefused?.(status === 401 ? 'PEER_UNAUTHENTICATED' : 'PEER_FORBIDDEN', status)
+    else service.onRefused?.(refusalCode(status), status)
   }
   const routes = service.extensions?.routes
   const identify = authenticate && createIdentify(authenticate, onHookError, onRefused)
