@@ -10,6 +10,7 @@
 import type { Context, Server } from 'rondo'
 import { type Client, displayText, type FlowRequest, type QuestionKind, RondoError } from 'rondo/client'
 import { type Forwarded, forwarding } from 'rondo/forward'
+import { withoutAdded } from './host.ts'
 import type { GatewayOptions } from './options.ts'
 import { type Passing, pass } from './pass.ts'
 import type { Passed } from './send.ts'
@@ -247,7 +248,8 @@ function forwardedOf(
   const name = String(own[KEY[listing]])
   const annotations = (typeof own.annotations === 'object' && own.annotations) || {}
   const requestFor = (args: Row): FlowRequest => {
-    if (listing === 'tools') return { method: 'tools/call', name, arguments: args }
+    if (listing === 'tools')
+      return { method: 'tools/call', name, arguments: withoutAdded(args, own.inputSchema) }
     if (listing === 'prompts')
       return { method: 'prompts/get', name, arguments: args as Readonly<Record<string, string>> }
     return { method: 'resources/read', uri: String(args.uri) }

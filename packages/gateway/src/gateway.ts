@@ -101,6 +101,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     sent: options.store?.records && createSentRounds(options.store.records, sealer),
     instance: randomBytes(9).toString('base64url'),
     clock,
+    waitMs: limits.waitMs,
     handles,
     onHeld: (id) => void requests.getStore()?.add(id),
     onDetached: () => void requests.getStore()?.clear(),

@@ -25,6 +25,7 @@ import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
 import { type Handles, handleResult } from './handle.ts'
 import { HeldEnded, type HeldLine } from './held.ts'
+import { fromHost, toHost } from './host.ts'
 import {
   advance,
   type Passed,
@@ -45,6 +46,8 @@ export interface Passing extends SendParts {
   /** Whether states that are too large for a token can be kept elsewhere. */
   readonly stored: boolean
   readonly clock: Clock
+  /** How long a person on this machine may take to answer. */
+  readonly waitMs: number
   /** Keeps calls beyond the time that hosts give them. */
   readonly handles?: Handles
   /** The call goes on without its request. */
@@ -128,7 +131,7 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Step>
   const { passing, passed, ctx } = round
   const { upstream } = passed
   let state = from
-  let answers = foreign(ctx.inputResponses, state?.l)
+  let answers = foreign(ctx.inputResponses, state)
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
     const step = await advance({ ...round, state, answers })
     if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
@@ -138,11 +141,19 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Step>
     const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given, key))
     const isAnswered = Object.keys(given).length > 0
     if (!isAnswered || others.length > 0) {
-      const shown = others.map(([key, one]) => [key, labelled(passing, upstream, one)])
+      const shown = others.map(([key, one]) => {
+        const { request, fields } = toHost(one, ctx.client.name)
+        return { key, request: labelled(passing, upstream, request), fields }
+      })
+      const texts = shown.flatMap(({ key, fields }) => (fields ? [[key, fields]] : []))
       return {
         kind: 'asks',
-        questions: Object.fromEntries(shown),
-        state: { ...step.state, ...(isAnswered && { l: given }) },
+        questions: Object.fromEntries(shown.map(({ key, request }) => [key, request])),
+        state: {
+          ...step.state,
+          ...(isAnswered && { l: given }),
+          ...(texts.length > 0 && { f: Object.fromEntries(texts) }),
+        },
       }
     }
     answers = given
@@ -293,11 +304,13 @@ function openState({ name, identity }: Upstream, text: string | undefined): Pass
 /** The answers that belong upstream. */
 function foreign(
   given: InputResponses | undefined,
-  local: InputResponses | undefined,
+  state: PassedState | undefined,
 ): InputResponses | undefined {
+  const { l: local, f: fields = {} } = state ?? {}
   const own = Object.entries(given ?? {}).filter(([key]) => !key.startsWith(OWN_KEY))
   if (own.length === 0 && local === undefined) return undefined
-  return { ...Object.fromEntries(own), ...local }
+  const read = own.map(([key, one]) => [key, fromHost(one, fields[key])])
+  return { ...Object.fromEntries(read), ...local }
 }
 
 /** Applies the policies. A question whose key is the gateway's own would be mistaken for one of its questions. */
@@ -344,24 +357,34 @@ function asksHere({ ask }: Passing, ctx: Context, request: InputRequest): boolea
 
 /** Has questions answered on this machine, while the client's call stays open. */
 async function askHere(
-  { passing: { ask }, passed: { upstream, request }, signal, asking }: Round,
+  { passing: { ask, clock, waitMs }, passed: { upstream, request }, signal, asking }: Round,
   questions: readonly (readonly [string, InputRequest])[],
 ): Promise<InputResponses> {
   const target = request.method === 'resources/read' ? request.uri : request.name
   const { name, known } = upstream
   const given: [string, InputResponse][] = []
+  const late = new AbortController()
+  const stop = clock.after(waitMs, () => late.abort())
   asking.begin()
-  for (const [key, one] of questions) {
-    const question = {
-      upstream: name,
-      ...(known.server !== undefined && { server: known.server }),
-      target,
-      request: one,
-      signal,
+  try {
+    for (const [key, one] of questions) {
+      const question = {
+        upstream: name,
+        ...(known.server !== undefined && { server: known.server }),
+        target,
+        request: one,
+        signal: AbortSignal.any([signal, late.signal]),
+      }
+      const answer = await ask?.ask(question)
+      signal.throwIfAborted()
+      if (late.signal.aborted)
+        throw new ToolError(
+          `The user was asked on this machine for "${name}" and did not answer within ${Math.round(waitMs / 1000)} s, so the call was ended. It may have had effects there. Ask the user before you call again.`,
+        )
+      given.push([key, answer ?? { action: 'cancel' }])
     }
-    const answer = await ask?.ask(question)
-    signal.throwIfAborted()
-    given.push([key, answer ?? { action: 'cancel' }])
+  } finally {
+    stop()
   }
   return Object.fromEntries(given)
 }

@@ -22,6 +22,7 @@ import {
 import { UpstreamError } from 'rondo/forward'
 import type { Handover } from './handover.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
+import type { TextFields } from './host.ts'
 import type { SentRounds } from './sent.ts'
 import { type Connection, callerKey, hasRounds, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
@@ -62,6 +63,8 @@ export interface PassedState {
   readonly t?: string
   /** Answers that were given on this machine in the same round. */
   readonly l?: InputResponses
+  /** Fields of the questions whose answers may come as text, by key. */
+  readonly f?: Readonly<Record<string, TextFields>>
 }
 
 /** A caller's round, as far as its upstream is concerned. */
