@@ -68,6 +68,26 @@ describe.each(KINDS)('a host that cannot be asked, before %s', (server) => {
     expect(result.text).toMatch(/elicitation|asked/i)
   })
 
+  it('ends calls at 60 s and has a handle by then; control: a later handle would be too late', async () => {
+    for (const at of [50_000, 60_000]) {
+      const ask = person()
+      const clock = createManualClock()
+      const { url } = await serveGateway({ peer: await upstream() }, { ask, clock })
+      const client = await host(url)
+      const limit = new AbortController()
+      clock.after(60_000, () => limit.abort(new Error('the limit of the host')))
+      const calling = client.client.callTool({ name: 'greet', arguments: {} }, undefined, {
+        signal: limit.signal,
+      })
+      calling.catch(() => {})
+      if (server.includes('1.32')) await clock.elapse(10)
+      await expect.poll(() => ask.asked.length).toBe(1)
+      clock.advance(at)
+      if (at < 60_000) expect(JSON.stringify(await calling)).toContain('task_status')
+      else await expect(calling).rejects.toThrow(/limit of the host/)
+    }
+  })
+
   it('gets a handle before its limit, and the result from task_status, with other arguments each time', async () => {
     const ask = person()
     const clock = createManualClock()
@@ -90,6 +110,38 @@ describe.each(KINDS)('a host that cannot be asked, before %s', (server) => {
     })
     expect((await client.run(tool('task_status', { id: 'other', count: 1 }))).isError).toBe(true)
     expect(gateway.heldCalls()).toBe(0)
+  })
+
+  it('gets progress that grows while the person is asked, if it sent a token', async () => {
+    const ask = person()
+    const { url } = await serveGateway({ peer: await upstream() }, { ask, heartbeatMs: 20 })
+    const client = await host(url)
+    const reported: number[] = []
+    const onprogress = ({ progress }: { progress: number }) => void reported.push(progress)
+    const options = { onprogress, resetTimeoutOnProgress: true }
+    const calling = client.client.callTool({ name: 'greet', arguments: {} }, undefined, options)
+    await expect.poll(() => reported.length).toBeGreaterThan(2)
+    expect(ask.asked).toHaveLength(1)
+    ask.answer(ADA)
+    expect((await calling).content).toEqual([{ type: 'text', text: 'Hello, Ada!' }])
+    expect(reported).toEqual([...new Set(reported)].toSorted((a, b) => a - b))
+  })
+
+  it('reads that nobody answered, when the time for an answer is over', async () => {
+    const ask = person()
+    const clock = createManualClock()
+    const { url, gateway } = await serveGateway({ peer: await upstream() }, { ask, clock })
+    const client = await host(url)
+    const onprogress = (): void => {}
+    const calling = client.client.callTool({ name: 'greet', arguments: {} }, undefined, { onprogress })
+    if (server.includes('1.32')) await clock.elapse(10)
+    await expect.poll(() => ask.asked.length).toBe(1)
+    clock.advance(600_000)
+    const { content, isError } = await calling
+    expect(isError).toBe(true)
+    expect(content).toMatchObject([{ text: expect.stringMatching(/did not answer within 600 s/) }])
+    expect(ask.asked[0]?.signal.aborted).toBe(true)
+    await expect.poll(() => gateway.heldCalls()).toBe(0)
   })
 
   it('ends the question when the client cancels', async () => {

@@ -15,7 +15,12 @@ const FORM: InputRequest = {
         weight: { type: 'number' },
         extras: {
           type: 'array',
-          items: { anyOf: [{ const: 'tea', title: 'Tea' }, { const: 'milk', title: 'milk' }] },
+          items: {
+            anyOf: [
+              { const: 'tea', title: 'Tea' },
+              { const: 'milk', title: 'milk' },
+            ],
+          },
           default: ['tea'],
         },
       },
@@ -73,9 +78,12 @@ describe('an answer that came as text', () => {
     expect(answer({ seats: 3, weight: '' })).toEqual({ action: 'accept', content: { seats: 3 } })
   })
 
-  it.each(['many', '1e99', '0', '3; drop', '0x3'])('passes %j unchanged, for the server to judge', (seats) => {
-    expect(answer({ seats })).toEqual({ action: 'accept', content: { seats } })
-  })
+  it.each(['many', '1e99', '0', '3; drop', '0x3'])(
+    'passes %j unchanged, for the server to judge',
+    (seats) => {
+      expect(answer({ seats })).toEqual({ action: 'accept', content: { seats } })
+    },
+  )
 
   it('is no answer to anything else: a decline stays a decline', () => {
     expect(fromHost({ action: 'decline' }, fields)).toEqual({ action: 'decline' })
