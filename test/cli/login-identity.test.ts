@@ -81,7 +81,7 @@ async function startIdentityProvider(): Promise<AuthorizationServer> {
         client_id: 'desk-at-company',
         application_type: 'native',
         token_endpoint_auth_method: 'none',
-        grant_types: ['authorization_code', TOKEN_EXCHANGE],
+        grant_types: ['authorization_code', 'refresh_token', TOKEN_EXCHANGE],
         response_types: ['code'],
         redirect_uris: [REDIRECT_URI],
       } as never,
@@ -124,6 +124,13 @@ function logIn(args: readonly string[], at: AuthorizationServer, env: object = {
 function kept(): { readonly tokens: Readonly<Record<string, string>> } {
   const [name = ''] = readdirSync(join(home.path, 'logins'))
   return JSON.parse(readFileSync(join(home.path, 'logins', name), 'utf8'))
+}
+
+/** Makes the stored token useless, as time does. */
+function expire(): void {
+  const [name = ''] = readdirSync(join(home.path, 'logins'))
+  const login = { ...kept(), tokens: { ...kept().tokens, accessToken: 'ended', expiresAt: 1 } }
+  writeFileSync(join(home.path, 'logins', name), JSON.stringify(login))
 }
 
 it('H6 T35 rondo login --dpop binds the token to a key that only its owner can read, and no other key presents it', async () => {
@@ -170,9 +177,12 @@ it('H7 rondo login --workload-token-file and --workload-token-env log in with th
     expect(login.stdout + login.stderr).not.toContain(token)
     expect(JSON.stringify(kept())).not.toContain(token)
     expect((await home.run(['call', server.url, 'whoami'])).stdout.trim()).toBe('reports-job')
+    expire()
+    expect((await home.run(['whoami'])).stdout).toMatch(/refreshed at the next call/)
+    expect((await home.run(['call', server.url, 'whoami'], { env })).stdout.trim()).toBe('reports-job')
     await home.run(['logout', server.url])
   }
-  expect(assertions.slice(-2)).toEqual([token, token])
+  expect(assertions.slice(-4)).toEqual([token, token, token, token])
 
   const wrong: readonly [readonly string[], RegExp, number][] = [
     [[...client, '--workload-token-env', 'NOBODY'], /has no JSON Web Token/, EXITS.server.code],
@@ -200,4 +210,9 @@ it('H7 rondo login --identity-provider logs in at the company, and keeps neither
   const assertion = assertions.at(-1) ?? ''
   expect(assertion).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/)
   expect(login.stdout + login.stderr + JSON.stringify(kept())).not.toContain(assertion)
+  // Refresh tokens of the identity provider rotate, and each command leaves the next one.
+  for (let times = 0; times < 2; times += 1) {
+    expire()
+    expect((await home.run(['call', server.url, 'whoami'])).stdout.trim()).toBe('alice')
+  }
 })

@@ -242,7 +242,7 @@ describe('assertions', () => {
         }),
     })
     closing.push(() => as.close())
-    const { url } = await serve(as.issuer)
+    const { url, reasons } = await serve(as.issuer)
     const folder = mkdtempSync(join(tmpdir(), 'rondo-workload-'))
     closing.push(() => rmSync(folder, { recursive: true, force: true }))
     const file = join(folder, 'token')
@@ -263,6 +263,25 @@ describe('assertions', () => {
     await rotate('second')
     expect(await whoami(url, options)).toBe('reports-job of reports')
     expect(seen).toEqual(['first', 'second'])
+
+    // A token is replaced before it expires, without a request that the server refuses.
+    let late = 0
+    const store = memoryTokenStore()
+    const now = () => Date.now() + late
+    const client_ = await connect(url, { auth: oauth({ ...options, store, now }) })
+    await client_.callTool('whoami')
+    await rotate('renewed')
+    const refusals = reasons().length
+    late = 595_000
+    await client_.callTool('whoami')
+    await client_.close()
+    // So does a process that has only the store, such as a later command.
+    await rotate('restored')
+    late += 595_000
+    expect(await whoami(url, { store, now })).toBe('reports-job of reports')
+    expect(seen.slice(2)).toEqual(['second', 'renewed', 'restored'])
+    expect(reasons()).toHaveLength(refusals)
+
     await rotate('third', 'https://elsewhere.example')
     const before = as.requests.length
     await expect(whoami(url, options)).rejects.toThrow(/PEER_AUTHORIZATION|Could not obtain a token/)
@@ -278,13 +297,14 @@ describe('assertions', () => {
   it('H7 T36 log in with an identity provider, and are refused for another resource, client or server', async () => {
     const keys = await generateKeyPair('ES256', { extractable: true })
     let change: Record<string, unknown> = {}
+    let isAway = false
     const idp = await startAuthorizationServer({
       clients: [
         {
           client_id: 'desk-at-company',
           application_type: 'native',
           token_endpoint_auth_method: 'none',
-          grant_types: ['authorization_code', TOKEN_EXCHANGE],
+          grant_types: ['authorization_code', 'refresh_token', TOKEN_EXCHANGE],
           response_types: ['code'],
           redirect_uris: [REDIRECT_URI],
         } as never,
@@ -294,6 +314,7 @@ describe('assertions', () => {
           TOKEN_EXCHANGE,
           async (ctx: KoaContextWithOIDC) => {
             const params = ctx.oidc.params ?? {}
+            if (isAway) ctx.throw(503, 'away')
             const idToken = await jwtVerify(
               String(params.subject_token),
               createRemoteJWKSet(new URL(`${idp.issuer}/jwks`)),
@@ -355,6 +376,22 @@ describe('assertions', () => {
     change = { client_id: 'desk-enterprise' }
     expect(await whoami(url, options())).toBe('alice of desk-enterprise')
     expect(accepted).toEqual(['alice'])
+
+    // The person logs in once. Refresh tokens rotate, and none is lost, even if the assertion cannot be obtained afterwards.
+    let late = 0
+    const renewing = { store: memoryTokenStore(), now: () => Date.now() + late }
+    expect(await whoami(url, { ...options(), ...renewing })).toBe('alice of desk-enterprise')
+    const visits = () => idp.requests.filter((one) => one === 'GET /auth').length
+    const before = visits()
+    isAway = true
+    late = 7_200_000
+    await expect(whoami(url, renewing)).rejects.toThrow(/identity assertion/)
+    isAway = false
+    for (late of [7_200_000, 14_400_000]) expect(await whoami(url, renewing)).toBe('alice of desk-enterprise')
+    expect(await whoami(url, { ...options(), ...renewing })).toBe('alice of desk-enterprise')
+    expect(visits()).toBe(before)
+    accepted.length = 1
+
     const attacks: readonly [object, RegExp][] = [
       [{ resource: 'https://other.example/mcp' }, /for another resource than/],
       [{ client_id: 'somebody' }, /for another client than desk-enterprise/],

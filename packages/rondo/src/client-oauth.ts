@@ -26,6 +26,7 @@ export {
   memoryTokenStore,
   parseLogin,
   type StoredClient,
+  type StoredGrant,
   type StoredLogin,
   type StoredTokens,
   type TokenStore,

@@ -1,6 +1,7 @@
 /** `rondo login`, `rondo logout` and `rondo whoami`: the login at a protected server. */
 
 import { spawn } from 'node:child_process'
+import { resolve } from 'node:path'
 import type { GivenClient, OAuthOptions, StoredLogin } from 'rondo/client/oauth'
 import { canonical, oneLine } from 'rondo/internal'
 import { JSON_OPTION } from '../call-setup.ts'
@@ -187,7 +188,7 @@ function row(login: StoredLogin, now: number): string[] {
 function stateOf({ tokens, grant }: StoredLogin, now: number): string {
   if (tokens === undefined) return 'ended; log in again'
   if (tokens.expiresAt === undefined || tokens.expiresAt > now) return 'valid'
-  const renewable = tokens.refreshToken !== undefined || grant === 'client_credentials'
+  const renewable = tokens.refreshToken !== undefined || grant !== undefined
   return renewable ? 'refreshed at the next call' : 'expired; log in again'
 }
 
@@ -236,7 +237,7 @@ function clientOf({ env }: Io, options: Options): GivenClient | undefined {
 
 /** The way to get a token that the options choose. */
 async function grantOf(
-  { env }: Io,
+  { env, cwd }: Io,
   options: Options,
   login: NonNullable<OAuthOptions['login']>,
 ): Promise<NonNullable<OAuthOptions['grant']>> {
@@ -252,8 +253,13 @@ async function grantOf(
     if (options.text('client-id') === undefined || options.text('issuer') === undefined)
       throw usageError('Name the client and its authorization server: --client-id ID --issuer URL')
   }
-  if (file !== undefined) return workload({ file })
-  if (variable !== undefined) return workload({ token: () => env[variable] ?? '' })
+  // The other commands may run in another folder.
+  if (file !== undefined) return workload({ file: resolve(cwd, file) })
+  if (variable !== undefined)
+    return {
+      ...workload({ token: () => env[variable] ?? '' }),
+      stored: () => ({ kind: 'workload', env: variable }),
+    }
   if (provider === undefined)
     return options.flag('client-credentials') ? 'client_credentials' : 'authorization_code'
   const [id, name] = [options.text('idp-client-id'), options.text('idp-client-secret-env')]

@@ -36,7 +36,15 @@ describe('an identity assertion', () => {
     })
     const signal = new AbortController().signal
     return grant.assertion({
-      ...{ issuer: AS, client: 'desk', resource: RESOURCE, scopes: [], signal, now: Date.now },
+      ...{
+        issuer: AS,
+        client: 'desk',
+        resource: RESOURCE,
+        scopes: [],
+        signal,
+        now: Date.now,
+        attended: true,
+      },
     })
   }
 

@@ -7,15 +7,26 @@
  * assertion 1: An assertion is requested for each token and not kept, so a rotated one is used from then on.
  * assertion 2: An assertion of the identity provider is sent only to the authorization server, and only for the client and the
  *   resource, for which it was requested.
+ * assertion 3: A person logs in again only after the identity provider has ended the login: until then its refresh token returns
+ *   ID tokens.
  */
 
 import { genericTokenEndpointRequest, processGenericTokenEndpointResponse } from 'oauth4webapi'
+import { RondoError } from '../../errors.ts'
 import { isRecord } from '../../lib/json.ts'
 import { callable, defineOptions, number, type OptionsOf, text, unchecked } from '../../options.ts'
 import { readIssuer } from './discovery.ts'
-import { authentication, givenClient, grantByCode, requestOptions } from './grant.ts'
-import type { AssertionGrant, AssertionRequest, GivenClient, LoginAttempt } from './options.ts'
-import { type AuthFetch, createSafeFetch, explain, unusable } from './safe-fetch.ts'
+import {
+  authentication,
+  type GrantContext,
+  type Granted,
+  givenClient,
+  grantByCode,
+  grantByRefresh,
+  requestOptions,
+} from './grant.ts'
+import type { AssertionGrant, AssertionRequest, GivenClient, LoginAttempt, StoredGrant } from './options.ts'
+import { type AuthFetch, createSafeFetch, explain, oauthCode, unusable } from './safe-fetch.ts'
 
 /** Where the token of a workload comes from. One of the three. */
 export interface WorkloadOptions {
@@ -62,6 +73,7 @@ export function workload(options: WorkloadOptions): AssertionGrant {
       const where = file ? `The file ${file}` : env ? `The variable ${env}` : 'The function token of workload'
       throw unusable(`${where} has no JSON Web Token`)
     },
+    stored: () => (token === undefined ? { kind: 'workload', file, env } : undefined),
   }
 }
 
@@ -85,7 +97,7 @@ export interface EnterpriseOptions {
   readonly idToken?: () => string | Promise<string>
   /** Called when a person has to log in at the identity provider, such as `loopback({ … })`. Default: none. */
   readonly login?: () => Promise<LoginAttempt> | LoginAttempt
-  /** The scopes of that login. Default: `['openid']`. */
+  /** The scopes of that login. Default: `openid`, and `offline_access` where the identity provider offers it. */
   readonly scopes?: readonly string[]
   /** Sends the requests to the identity provider. Default: the platform's `fetch`. */
   readonly fetch?: AuthFetch
@@ -98,7 +110,7 @@ const ENTERPRISE = defineOptions('enterprise', {
   client: unchecked<EnterpriseOptions['client']>({ id: '' }),
   idToken: callable(),
   login: callable(),
-  scopes: unchecked<readonly string[]>(['openid']),
+  scopes: unchecked<readonly string[]>(),
   fetch: callable(),
   timeoutMs: number(20_000),
 } satisfies OptionsOf<EnterpriseOptions>)
@@ -124,35 +136,72 @@ const ID_TOKEN = 'urn:ietf:params:oauth:token-type:id_token'
  * ```
  */
 export function enterprise(options: EnterpriseOptions): AssertionGrant {
-  const { issuer, client: given, idToken, login, ...rest } = ENTERPRISE.read(options)
-  if (!URL.canParse(issuer) || given.id === '')
+  const { issuer, client, idToken, login } = ENTERPRISE.read(options)
+  if (!URL.canParse(issuer) || client.id === '')
     throw new TypeError('enterprise needs the issuer of the identity provider, and the client that it knows')
   if ((idToken === undefined) === (login === undefined))
     throw new TypeError('enterprise needs either idToken or login')
+  return createEnterprise(options)
+}
+
+/** Recreates a grant of another process, which a token store has kept. */
+export function restoreGrant(
+  stored: StoredGrant,
+  { fetch, timeoutMs }: Pick<EnterpriseOptions, 'fetch' | 'timeoutMs'>,
+): AssertionGrant {
+  if (stored.kind === 'workload') return workload({ file: stored.file, env: stored.env })
+  return createEnterprise({ issuer: stored.issuer, client: stored.client, fetch, timeoutMs })
+}
+
+function createEnterprise(options: EnterpriseOptions): AssertionGrant {
+  const { issuer, client: given, idToken, login, ...rest } = ENTERPRISE.read(options)
   const server = new URL(issuer)
   const reach = { server, trusted: issuer, fetch: rest.fetch, timeoutMs: rest.timeoutMs }
   const request = createSafeFetch(reach)
   let held: { readonly idToken: string; readonly until: number } | undefined
+  let refreshToken: string | undefined
 
+  const keep = ({ idToken, tokens }: Granted): string => {
+    refreshToken = tokens.refreshToken
+    if (idToken === undefined) throw unusable(`${issuer} issued no ID token; request the scope openid`)
+    held = { idToken, until: expiryOf(idToken) - EARLY_MS }
+    return idToken
+  }
+  const contextOf = async ({ now }: AssertionRequest): Promise<GrantContext> => {
+    const as = await readIssuer({ ...reach, request }, issuer)
+    return { as, server, client: givenClient(as, given), given, request, now }
+  }
+  /** Returns an ID token for the refresh token; undefined if there is none, or the identity provider has ended the login. */
+  const refresh = async (asked: AssertionRequest): Promise<string | undefined> => {
+    const { stored } = asked
+    // Another process may have replaced it.
+    if (stored?.kind === 'enterprise' && stored.issuer === issuer && stored.client.id === given.id)
+      refreshToken = stored.refreshToken
+    if (refreshToken === undefined) return undefined
+    try {
+      return keep(await grantByRefresh(await contextOf(asked), refreshToken))
+    } catch (error) {
+      if (oauthCode(error) !== 'invalid_grant') throw error
+      refreshToken = undefined
+      return undefined
+    }
+  }
   const logIn = async (asked: AssertionRequest): Promise<string> => {
     if (held !== undefined && held.until > asked.now()) return held.idToken
-    const attempt = await login?.()
-    if (attempt === undefined) throw new TypeError('enterprise: login must return where the redirect arrives')
-    try {
-      const as = await readIssuer({ ...reach, request }, issuer)
-      const context = { as, server, client: givenClient(as, given), given, request, now: asked.now }
-      const { redirectUri, visit } = attempt
-      const scopes = rest.scopes
-      const granted = await grantByCode(context, {
-        redirectUri,
-        scopes,
-        signal: asked.signal,
-        visit: (link) => visit(link),
+    const refreshed = await refresh(asked)
+    if (refreshed !== undefined) return refreshed
+    if (login === undefined || !asked.attended)
+      throw new RondoError('PEER_LOGIN', `The login at ${issuer} has ended`, {
+        data: { server: issuer, scopes: [] },
       })
-      if (granted.idToken === undefined)
-        throw unusable(`${issuer} issued no ID token; request the scope openid`)
-      held = { idToken: granted.idToken, until: expiryOf(granted.idToken) - EARLY_MS }
-      return granted.idToken
+    const attempt = await login()
+    try {
+      const context = await contextOf(asked)
+      const { redirectUri, visit } = attempt
+      const scopes =
+        rest.scopes ?? OFFLINE.filter((one) => one === 'openid' || context.as.scopes_supported?.includes(one))
+      const signal = asked.signal
+      return keep(await grantByCode(context, { redirectUri, scopes, signal, visit: (link) => visit(link) }))
     } finally {
       await attempt.close?.()
     }
@@ -192,8 +241,16 @@ export function enterprise(options: EnterpriseOptions): AssertionGrant {
         return issued.access_token
       })
     },
+    stored() {
+      const { id, secret } = given
+      // A private key stays in the process that was given it.
+      if (refreshToken === undefined || given.privateKey !== undefined) return undefined
+      return { kind: 'enterprise', issuer, client: { id, ...(secret && { secret }) }, refreshToken }
+    },
   }
 }
+
+const OFFLINE: readonly string[] = ['openid', 'offline_access']
 
 /** An ID token is replaced this long before it expires. */
 const EARLY_MS = 30_000

@@ -25,6 +25,7 @@ import {
 } from '../../options.ts'
 import type { AuthorizedRequest, Credential, Refusal, RequestAuth } from '../auth.ts'
 import { parseChallenges } from '../transport/response-reader.ts'
+import { restoreGrant } from './assertion.ts'
 import { checkLogin, type Protection, readIssuer, readProtection, readScopes } from './discovery.ts'
 import { createBinding, type KeyBinding } from './dpop.ts'
 import {
@@ -229,8 +230,8 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
     throw unusable(`${as.issuer} does not bind tokens to keys (dpop_signing_alg_values_supported)`)
   }
 
-  /** Exchanges the refresh token. False if there is none or it is no longer valid: then somebody has to log in. */
-  const refresh = (refused: string | undefined): Promise<boolean> =>
+  /** Exchanges the refresh token, or obtains another token without one. False if neither is possible: then somebody has to log in. */
+  const refresh = (refused: string | undefined, signal: AbortSignal): Promise<boolean> =>
     exclusively(async () => {
       const login = await load()
       const tokens = login?.tokens
@@ -238,12 +239,12 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
       // Another process, or an earlier request, has refreshed it meanwhile.
       if (tokens.accessToken !== refused && !isStale(tokens, now())) return true
       const { refreshToken } = tokens
-      if (refreshToken === undefined) return false
+      const isBound = tokens.keyThumbprint !== undefined
+      if (refreshToken === undefined) return renew(login, isBound, signal)
       try {
-        const isBound = tokens.keyThumbprint !== undefined
         const context = await contextOf(await issuerOf(login.issuer), login.client, login.resource, isBound)
         const granted = await twice(() => grantByRefresh(context, refreshToken))
-        await save({ ...login, ...granted })
+        await save(toLogin(login, granted))
         refreshed = granted.tokens.accessToken
         return true
       } catch (error) {
@@ -255,6 +256,63 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
         return false
       }
     })
+
+  /** Replaces a token that came without a refresh token, in the same way as it was obtained. */
+  const renew = async (login: StoredLogin, isBound: boolean, signal: AbortSignal): Promise<boolean> => {
+    const { resource, scopes } = login
+    const as = await issuerOf(login.issuer)
+    try {
+      const found = await obtain({ as, resource, scopes, isBound, earlier: login, signal, attended: false })
+      if (found === undefined) return false
+      await save({ ...toLogin(login, found), grant: found.grant })
+      unproven = found.tokens.accessToken
+      return true
+    } catch (error) {
+      if (isLoginRequired(error)) return false
+      throw error
+    }
+  }
+
+  /** Obtains a token for the client itself, or for an assertion. Returns undefined if the login is of neither kind. */
+  const obtain = async ({ as, resource, isBound, earlier, attended, ...asked }: Wanted) => {
+    const { scopes } = asked
+    const itself = ownClient(as, setup, earlier)
+    if (itself !== undefined) {
+      const granted = await grantToClient(await contextOf(as, itself, resource, isBound), scopes)
+      return { ...granted, client: itself, grant: 'client_credentials' as const }
+    }
+    const stored = typeof earlier?.grant === 'object' ? earlier.grant : undefined
+    const restored = setup.login === undefined && stored ? restoreGrant(stored, setup) : undefined
+    const vouching = isAssertion(setup.grant) ? setup.grant : restored
+    const client = given ? givenClient(as, given) : earlier?.client
+    if (vouching === undefined || client === undefined) return undefined
+    const { issuer } = as
+    try {
+      const about = { issuer, client: client.id, resource, now, attended, stored, ...asked }
+      const assertion = await vouching.assertion(about)
+      const granted = await grantByAssertion(
+        await contextOf(as, client, resource, isBound),
+        assertion,
+        scopes,
+      )
+      return { ...granted, client, grant: vouching.stored?.() }
+    } catch (error) {
+      // The identity provider may have replaced its refresh token, which must not be lost.
+      const grant = vouching.stored?.()
+      if (earlier !== undefined && grant !== undefined) await save({ ...earlier, grant })
+      throw error
+    }
+  }
+
+  /** Obtains a token without a person if possible, since only that excludes other processes. */
+  const obtainFirst = async (wanted: Omit<Wanted, 'attended'>) => {
+    try {
+      return await exclusively(() => obtain({ ...wanted, attended: false }))
+    } catch (error) {
+      if (!isLoginRequired(error)) throw error
+      return obtain({ ...wanted, attended: true })
+    }
+  }
 
   /** Obtains the first token, or one with other scopes. */
   const authorize = async (
@@ -268,8 +326,11 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
     const isBound = (setup.dpop ?? false) !== false || protection.bound === true
     const earlier = before !== undefined && isSame(before.issuer, as.issuer) ? before : undefined
     const scopes = chooseScopes(as, protection, setup, challenged, earlier)
-    const itself = ownClient(as, setup, earlier)
-    const finish = (client: StoredClient, { tokens, user }: Granted): Promise<StoredLogin> => {
+    const finish = (
+      client: StoredClient,
+      { tokens, user }: Granted,
+      grant?: StoredLogin['grant'],
+    ): Promise<StoredLogin> => {
       unproven = tokens.accessToken
       const login: StoredLogin = {
         version: 1,
@@ -277,7 +338,7 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
         resource: protection.resource,
         issuer: as.issuer,
         client,
-        ...(itself && { grant: 'client_credentials' as const }),
+        ...(grant && { grant }),
         scopes,
         tokens,
         ...(user && { user }),
@@ -286,15 +347,8 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
       return exclusively(() => save(login))
     }
     const { resource } = protection
-    if (itself !== undefined)
-      return finish(itself, await grantToClient(await contextOf(as, itself, resource, isBound), scopes))
-    if (isAssertion(setup.grant) && given !== undefined) {
-      const client = givenClient(as, given)
-      const asked = { issuer: as.issuer, client: client.id, resource, scopes, signal, now }
-      const assertion = await setup.grant.assertion(asked)
-      const context = await contextOf(as, client, resource, isBound)
-      return finish(client, await grantByAssertion(context, assertion, scopes))
-    }
+    const obtained = await obtainFirst({ as, resource, scopes, isBound, earlier, signal })
+    if (obtained !== undefined) return finish(obtained.client, obtained, obtained.grant)
     if (setup.login === undefined) throw loginRequired(server, challenged, before)
     checkLogin(as)
     const attempt = await setup.login()
@@ -331,7 +385,9 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
       let login = await held()
       if (login?.tokens !== undefined && isStale(login.tokens, now())) {
         const { accessToken, refreshToken } = login.tokens
-        if (refreshToken !== undefined) await single(() => refresh(accessToken), signal)
+        const isRenewable =
+          refreshToken !== undefined || login.grant !== undefined || isAssertion(setup.grant)
+        if (isRenewable) await single((waiting) => refresh(accessToken, waiting), signal)
         login = await held()
       }
       return login?.tokens && present(login.tokens, request)
@@ -357,9 +413,10 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
         const same = login !== undefined && protection.issuers.some((one) => isSame(one, login.issuer))
         if (refusal.status === 403) checkStepUp(login, wanted)
         else if (same && sent !== undefined) {
-          if (sent === unproven) throw uselessToken(server, login)
+          const isExpired = login.tokens !== undefined && isStale(login.tokens, now())
+          if (sent === unproven && !isExpired) throw uselessToken(server, login)
           // One that was refreshed just now does not get better by another refresh: somebody has to log in.
-          if (sent !== refreshed && (await refresh(sent))) return
+          if (sent !== refreshed && (await refresh(sent, waiting))) return
         }
         await authorize(protection, wanted, waiting)
       }, signal)
@@ -400,6 +457,28 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
   }
 }
 
+/** A token that is to be obtained without a code. */
+interface Wanted {
+  readonly as: AuthorizationServer
+  readonly resource: string
+  readonly scopes: readonly string[]
+  readonly isBound: boolean
+  readonly earlier: StoredLogin | undefined
+  readonly signal: AbortSignal
+  /** Whether a person may be asked to log in. */
+  readonly attended: boolean
+}
+
+/** The login with other tokens. The ID token is not stored. */
+function toLogin(login: StoredLogin, { tokens, user = login.user }: Granted): StoredLogin {
+  return { ...login, tokens, ...(user && { user }) }
+}
+
+/** True if an assertion cannot be obtained without a person. */
+function isLoginRequired(error: unknown): boolean {
+  return error instanceof RondoError && error.code === 'PEER_LOGIN'
+}
+
 /** The client that acts for itself: the one that was given, or that of an earlier login if nobody can log in. */
 function ownClient(
   as: AuthorizationServer,
@@ -407,7 +486,7 @@ function ownClient(
   earlier: StoredLogin | undefined,
 ): StoredClient | undefined {
   if (grant === 'client_credentials' && client !== undefined) return givenClient(as, client)
-  if (login !== undefined || earlier?.grant === undefined) return undefined
+  if (login !== undefined || earlier?.grant !== 'client_credentials') return undefined
   return earlier.client.secret === undefined ? undefined : earlier.client
 }
 

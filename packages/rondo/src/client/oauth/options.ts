@@ -73,6 +73,10 @@ export interface AssertionRequest {
   readonly signal: AbortSignal
   /** Milliseconds since the epoch. */
   readonly now: () => number
+  /** Whether a person may be asked to log in. If not, the grant fails with `PEER_LOGIN` where that is necessary. */
+  readonly attended: boolean
+  /** The grant as it was stored last, maybe by another process. */
+  readonly stored?: StoredGrant
 }
 
 /** A grant in which somebody else vouches for the caller: `workload({ … })` or `enterprise({ … })`. */
@@ -80,7 +84,19 @@ export interface AssertionGrant {
   readonly kind: 'jwt-bearer'
   /** Returns a signed JSON Web Token. Called for each token. */
   assertion(request: AssertionRequest): Promise<string>
+  /** Returns what another process needs to obtain assertions, for the token store. Default: nothing; that process fails with `PEER_LOGIN`. */
+  stored?(): StoredGrant | undefined
 }
+
+/** A grant in a token store: the place of a workload's token, or the login at an identity provider. */
+export type StoredGrant =
+  | { readonly kind: 'workload'; readonly file?: string; readonly env?: string }
+  | {
+      readonly kind: 'enterprise'
+      readonly issuer: string
+      readonly client: Pick<GivenClient, 'id' | 'secret'>
+      readonly refreshToken: string
+    }
 
 export interface OAuthOptions extends IdentityOptions {
   /** Called when a person has to log in, such as `loopback({ onLink })`; without it such a request fails with `PEER_LOGIN`. Default: none. */
@@ -257,8 +273,8 @@ export interface StoredLogin {
   readonly resource: string
   readonly issuer: string
   readonly client: StoredClient
-  /** Set if the client acts for itself: it needs nobody to log in again. */
-  readonly grant?: 'client_credentials'
+  /** Set if nobody needs to log in again: the client acts for itself, or somebody else vouches for the caller. */
+  readonly grant?: 'client_credentials' | StoredGrant
   /** The scopes that were requested. */
   readonly scopes: readonly string[]
   /** Absent after a logout, or if the authorization server no longer accepts them. */
@@ -325,9 +341,21 @@ export function parseLogin(value: unknown): StoredLogin | undefined {
   const texts = [server, resource, issuer].every((one) => typeof one === 'string')
   if (!texts || !isStrings(scopes) || !isClient(client)) return undefined
   if (tokens !== undefined && !isTokens(tokens)) return undefined
-  if (grant !== undefined && grant !== 'client_credentials') return undefined
+  if (grant !== undefined && grant !== 'client_credentials' && !isGrant(grant)) return undefined
   if (user !== undefined && typeof user !== 'string') return undefined
   return value as unknown as StoredLogin
+}
+
+function isGrant(value: unknown): boolean {
+  if (!isRecord(value)) return false
+  if (value.kind === 'workload') return optional(value, ['file', 'env'], 'string')
+  const { kind, issuer, client, refreshToken } = value
+  return (
+    kind === 'enterprise' &&
+    typeof issuer === 'string' &&
+    typeof refreshToken === 'string' &&
+    isClient(client)
+  )
 }
 
 function isClient(value: unknown): boolean {
