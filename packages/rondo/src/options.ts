@@ -96,14 +96,17 @@ function assertOptions(
       const meant = Object.hasOwn(others, name) ? ` Did you mean "${others[name]}"?` : didYouMean(name, table)
       throw misuse(`${of} has no option "${name}".${meant}`)
     }
-    // `createServer: tasks` is an option itself, so its own options follow a dot.
-    const path = `${of}${of.includes(': ') ? '.' : ': '}${name}`
-    if (value === null) throw misuse(`${path} is null. Leave it out for its default.`)
+    if (value === null) throw misuse(`${pathOf(of, name)} is null. Leave it out for its default.`)
     const wanted = option.mustBe?.(value)
     if (wanted === undefined) continue
     const unset = Number.isNaN(value) ? ' Is an environment variable missing?' : ''
-    throw misuse(`${path} must be ${wanted}; got ${show(value)}.${unset}`)
+    throw misuse(`${pathOf(of, name)} must be ${wanted}; got ${show(value)}.${unset}`)
   }
+}
+
+/** `createServer: tasks` is an option itself, so its own options follow a dot. */
+function pathOf(of: string, name: string): string {
+  return `${of}${of.includes(': ') ? '.' : ': '}${name}`
 }
 
 /** Objects and functions are named by their type: they may hold secrets, and are seldom readable. */

@@ -78,9 +78,6 @@ export interface NodeBody {
   on(event: 'data', listener: (chunk: Uint8Array) => void): unknown
   on(event: 'end' | 'close', listener: () => void): unknown
   on(event: 'error', listener: (error: unknown) => void): unknown
-  off(event: 'data', listener: (chunk: Uint8Array) => void): unknown
-  off(event: 'end' | 'close', listener: () => void): unknown
-  off(event: 'error', listener: (error: unknown) => void): unknown
   pause(): unknown
 }
 
@@ -91,25 +88,16 @@ export function readNodeBody(source: NodeBody, bounds: BodyBounds): Promise<Body
   if (source.readableEnded || source.destroyed) return Promise.resolve({ kind: 'broken' })
   return new Promise((resolve) => {
     const collector = createCollector(bounds)
-    const leave = (body: Body): void => {
-      source.off('data', onData)
-      source.off('end', onEnd)
-      source.off('close', onClose)
-      source.off('error', onError)
-      resolve(body)
-    }
-    const onData = (chunk: Uint8Array): void => {
-      if (collector.push(chunk)) return
+    let enough = false
+    source.on('data', (chunk) => {
+      if (enough || collector.push(chunk)) return
+      enough = true
       source.pause()
-      leave(collector.end())
-    }
-    const onEnd = (): void => leave(collector.end())
-    const onClose = (): void => leave({ kind: 'broken' })
-    const onError = (error: unknown): void => leave({ kind: 'broken', error })
-    source.on('data', onData)
-    source.on('end', onEnd)
-    source.on('close', onClose)
-    source.on('error', onError)
+      resolve(collector.end())
+    })
+    source.on('end', () => resolve(collector.end()))
+    source.on('close', () => resolve({ kind: 'broken' }))
+    source.on('error', (error) => resolve({ kind: 'broken', error }))
   })
 }
 

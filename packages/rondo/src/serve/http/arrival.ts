@@ -17,6 +17,8 @@ export interface HttpArrival {
   readonly endpoint?: string
   /** Bytes of the longest body that is read. */
   readonly maxBodyBytes: number
+  /** Bytes up to which the rest of a body that is too large is discarded, so that its sender reads the refusal. */
+  readonly patience?: number
   /** Reads the body. */
   readonly read: (bounds: BodyBounds) => Promise<Body>
   /** The body, if a middleware has read it. */

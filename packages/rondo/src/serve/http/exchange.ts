@@ -175,6 +175,7 @@ export function createExchange(service: Service, options: HttpOptions = {}, list
     let discarded: IdReader | undefined
     const body = await arrival.read({
       limit: arrival.maxBodyBytes,
+      patience: arrival.patience,
       declared: arrival.headers['content-length'],
       hasRoom: room.hasRoom,
       onDiscarded(bytes) {

@@ -50,6 +50,7 @@ class NodeArrival implements HttpArrival {
   readonly headers: RequestHeaders
   readonly outlet: NodeOutlet
   readonly maxBodyBytes: number
+  readonly patience: number
   readonly endpoint: string | undefined
 
   constructor(
@@ -66,6 +67,7 @@ class NodeArrival implements HttpArrival {
     this.headers = req.headers as RequestHeaders
     this.outlet = new NodeOutlet(res, exchange)
     this.maxBodyBytes = limit
+    this.patience = limit * PATIENCE
     this.endpoint = endpoint
   }
 
@@ -82,7 +84,7 @@ class NodeArrival implements HttpArrival {
   }
 
   read(bounds: BodyBounds): Promise<Body> {
-    return readNodeBody(this.#req, { ...bounds, patience: this.maxBodyBytes * PATIENCE })
+    return readNodeBody(this.#req, bounds)
   }
 
   share(headers: HttpHeaders | undefined): void {

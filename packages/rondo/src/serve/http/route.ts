@@ -75,7 +75,12 @@ export async function serveRoute(
     const body: Body =
       typeof given === 'string' || Buffer.isBuffer(given)
         ? { kind: 'whole', bytes: Buffer.from(given) }
-        : await arrival.read({ limit, declared: headers['content-length'], hasRoom: room.hasRoom })
+        : await arrival.read({
+            limit,
+            patience: arrival.patience,
+            declared: headers['content-length'],
+            hasRoom: room.hasRoom,
+          })
     room.release()
     if (body.kind === 'broken' && given !== undefined && !outlet.gone)
       throw misuse(`${where} gets no body, because a middleware has read it: use the middleware after it.`)
