@@ -165,7 +165,7 @@ describe.skipIf(!HAS_BROWSER)('the page in a browser', () => {
   it('takes the answer of a person, and the call completes', async () => {
     const browser = await openBrowser()
     onTestFinished(() => browser.close())
-    const page = createAskPage({ open: (url) => void browser.page.goto(url.href) })
+    const page = createAskPage({ open: async (url) => (await browser.page.goto(url.href)) !== null })
     onTestFinished(() => page.close())
     const { url } = await serveGateway(
       { peer: (await SERVERS['official 1.32, HTTP']?.()) ?? {} },

@@ -190,7 +190,7 @@ function readHolder(path: string): number | undefined {
   }
 }
 
-function isAlive(pid: number): boolean {
+export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true

@@ -12,7 +12,7 @@ import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
 import type { ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
 import { type Catalog, createCatalog } from './catalog.ts'
-import { createHandles, HANDLE_TOOL, type Handles, handleResult } from './handle.ts'
+import { createHandles, HANDLE_TOOL, type Handles } from './handle.ts'
 import { createHandover, type Handover, type HandoverResume } from './handover.ts'
 import { createHeldCalls, type HeldCalls, HeldEnded } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
@@ -86,7 +86,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     seal: (purpose, data) => attached(extension).seal(purpose, data),
     open: (purpose, sealed) => attached(extension).open(purpose, sealed),
   }
-  const handles = options.ask && createHandles(clock)
+  const handles = options.ask && createHandles(clock, options.ask.place)
   if (handles) declareStatus(server, handles)
   const passing: Passing = {
     held,
@@ -261,7 +261,7 @@ function declareStatus(server: Server, handles: Handles): void {
   server.tool(HANDLE_TOOL, { description, input, annotations }, async ({ id, count }, ctx) => {
     const status = await handles.status(String(id), callerKey(ctx.principal))
     if (status === 'unknown') throw new ToolError('There is no such call, or it ended long ago.')
-    if (status === 'open') return handleResult(String(id), 'the server', Number(count ?? 0) + 1)
+    if (status === 'open') return handles.result(String(id), 'the server', Number(count ?? 0) + 1)
     if ('error' in status) throw status.error
     return status.result
   })

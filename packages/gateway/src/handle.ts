@@ -28,6 +28,8 @@ export interface Handles {
     id: string,
     caller: string,
   ): Promise<{ readonly result: Result } | { readonly error: unknown } | 'open' | 'unknown'>
+  /** The result that a host gets in place of the call's own. */
+  result(id: string, upstream: string, count: number, structured?: boolean): Result
   close(): void
 }
 
@@ -38,7 +40,8 @@ const LIFE_MS = 3_600_000
 /** Hosts end a call after 60 s. */
 const AFTER_MS = 50_000
 
-export function createHandles(clock: Clock): Handles {
+/** `place` is where the person finds the question. */
+export function createHandles(clock: Clock, place = "on the user's screen"): Handles {
   const handles = new Map<string, Handle>()
   const remove = (id: string): void => {
     handles.get(id)?.end()
@@ -83,17 +86,15 @@ export function createHandles(clock: Clock): Handles {
       const ended = await Promise.race([handle.ended, late]).finally(() => stop())
       return ended
     },
+    result(id, upstream, count, structured = false) {
+      const text =
+        `The call is not finished: "${upstream}" asked the user a question, which is open ${place}. ` +
+        `Tell the user to answer it there. Then call ${HANDLE_TOOL} with { "id": "${id}", "count": ${count} } for the result. Do not repeat the call itself.`
+      // A result without an error would have to fit the tool's output schema.
+      return { content: [{ type: 'text', text }], ...(structured && { isError: true }) }
+    },
     close() {
       for (const id of [...handles.keys()]) remove(id)
     },
   }
-}
-
-/** The result that a host gets in place of the call's own. */
-export function handleResult(id: string, upstream: string, count: number, structured = false): Result {
-  const text =
-    `The call is not finished: "${upstream}" asked the user a question, which is open on the user's screen. ` +
-    `Tell the user to answer it there. Then call ${HANDLE_TOOL} with { "id": "${id}", "count": ${count} } for the result. Do not repeat the call itself.`
-  // A result without an error would have to fit the tool's output schema.
-  return { content: [{ type: 'text', text }], ...(structured && { isError: true }) }
 }

@@ -23,7 +23,7 @@ import {
 } from 'rondo/client'
 import { type AskLocally, isLocal } from './ask.ts'
 import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
-import { type Handles, handleResult } from './handle.ts'
+import type { Handles } from './handle.ts'
 import { HeldEnded, type HeldLine } from './held.ts'
 import { fromHost, toHost } from './host.ts'
 import {
@@ -195,7 +195,7 @@ async function inTime(
     )
   }
   passing.onDetached()
-  return { kind: 'result', result: handleResult(id, name, 1, passed.structured) }
+  return { kind: 'result', result: handles.result(id, name, 1, passed.structured) }
 }
 
 async function toRound(
@@ -371,6 +371,7 @@ async function askHere(
       const question = {
         upstream: name,
         ...(known.server !== undefined && { server: known.server }),
+        method: request.method,
         target,
         request: one,
         signal: AbortSignal.any([signal, late.signal]),

@@ -24,11 +24,12 @@ const FORM: InputRequest = {
 
 async function asked(request: InputRequest = FORM, abort = new AbortController()) {
   const links: URL[] = []
-  const page = createAskPage({ open: (url) => void links.push(url) })
+  const page = createAskPage({ open: async (url) => links.push(url) > 0 })
   onTestFinished(() => page.close())
   const answer = page.ask({
     upstream: 'crm',
     server: 'The <b>CRM</b>',
+    method: 'tools/call',
     target: 'book',
     request,
     signal: abort.signal,
@@ -163,6 +164,37 @@ describe('the page of rondo bridge', () => {
     const statuses = (await Promise.all([form('decline'), form('cancel')])).map(({ status }) => status)
     expect(statuses.toSorted()).toEqual([200, 404])
     expect(await answer).toEqual({ action: statuses[0] === 200 ? 'decline' : 'cancel' })
+  })
+
+  it('asks in another way where no browser can be opened, and the first answer wins', async () => {
+    const signals: AbortSignal[] = []
+    const otherwise = {
+      kinds: ['form'] as const,
+      ask: ({ signal }: { signal: AbortSignal }) => {
+        signals.push(signal)
+        return new Promise<InputResponse>((resolve) => {
+          if (signals.length === 1) resolve({ action: 'decline' })
+        })
+      },
+      close() {},
+    }
+    const links: URL[] = []
+    const page = createAskPage({ open: async (url) => links.push(url) < 0, otherwise })
+    onTestFinished(() => page.close())
+    const ask = () =>
+      page.ask({
+        upstream: 'crm',
+        method: 'tools/call',
+        target: 'book',
+        request: FORM,
+        signal: new AbortController().signal,
+      })
+    expect(await ask()).toEqual({ action: 'decline' })
+    const second = ask()
+    await expect.poll(() => signals.length).toBe(2)
+    expect((await post(links[1] as URL, { do: 'cancel' })).status).toBe(200)
+    expect(await second).toEqual({ action: 'cancel' })
+    expect(signals[1]?.aborted).toBe(true)
   })
 
   it('is gone when the call has ended', async () => {

@@ -4,7 +4,7 @@
  * page 1: It listens on loopback, and answers only requests whose Host is its own address; a form is accepted only from its own
  *         origin.
  * page 2: A question has a random path and a random token in its form. Both appear in the browser and nowhere else: not in a
- *         result, and not on stderr unless the browser cannot be opened.
+ *         result, and not on stderr unless the browser cannot be opened and there is no other way to ask.
  * page 3: A question is answered once. After that, and when the call has ended, its path does not exist.
  * page 4: The page runs no script. Texts of the server are escaped and shown apart from ours.
  */
@@ -23,20 +23,23 @@ interface Open {
 }
 
 interface PageOptions {
-  /** Opens the page of a question in the person's browser. */
-  open(url: URL): void
+  /** Opens the page of a question in the person's browser. Returns false if there is none. */
+  open(url: URL): Promise<boolean>
+  /** Asks in another way too, where no browser can be opened. The first answer wins. */
+  readonly otherwise?: ClosableAsk
   /** Asks here even what the host can ask. */
   readonly always?: boolean
 }
 
-export interface AskPage extends AskLocally {
+/** A way to ask the person that ends with the bridge. Its open questions are then cancelled. */
+export interface ClosableAsk extends AskLocally {
   close(): void
 }
 
 const MAX_OPEN = 32
 const MAX_BODY = 65_536
 
-export function createAskPage({ open: show, always }: PageOptions): AskPage {
+export function createAskPage({ open: show, otherwise, always }: PageOptions): ClosableAsk {
   const questions = new Map<string, Open>()
   let listening: Promise<{ server: Server; origin: string }> | undefined
   const listen = (): NonNullable<typeof listening> => {
@@ -65,16 +68,22 @@ export function createAskPage({ open: show, always }: PageOptions): AskPage {
       if (question.signal.aborted) return { action: 'cancel' }
       const path = randomBytes(24).toString('base64url')
       return new Promise<InputResponse>((resolve) => {
+        const over = new AbortController()
         const answer = (response: InputResponse): void => {
           questions.delete(path)
           resolve(response)
+          over.abort()
         }
         questions.set(path, { question, token: randomBytes(24).toString('base64url'), answer })
         question.signal.addEventListener('abort', () => answer({ action: 'cancel' }), { once: true })
-        show(new URL(`/${path}`, origin))
+        void show(new URL(`/${path}`, origin)).then(async (isShown) => {
+          if (!isShown && otherwise && !over.signal.aborted)
+            answer(await otherwise.ask({ ...question, signal: over.signal }))
+        })
       })
     },
     close() {
+      otherwise?.close()
       for (const { answer } of [...questions.values()]) answer({ action: 'cancel' })
       void listening?.then(({ server }) => {
         server.closeAllConnections()

@@ -8,10 +8,12 @@ import type { Gateway } from '@rondo/gateway'
 import type { Authenticate, LogEvent } from 'rondo'
 import { oneLine } from 'rondo/internal'
 import { oneServer, serversOfFile } from '../bridge/config.ts'
-import { type AskPage, createAskPage } from '../bridge/page.ts'
+import { type ClosableAsk, createAskPage } from '../bridge/page.ts'
+import { askInFolder } from '../bridge/question-folder.ts'
 import { type Command, CommandError, type Options, usageError } from '../command-line.ts'
 import { CONNECT_OPTIONS } from '../connection.ts'
-import { serverEnv } from '../home.ts'
+import { commandOf } from '../describe.ts'
+import { homeOf, serverEnv } from '../home.ts'
 import { type Io, tell } from '../io.ts'
 import { openLink } from './login.ts'
 
@@ -32,7 +34,7 @@ export const bridgeCommand: Command = {
     ask: {
       type: 'string',
       value: 'WHERE',
-      help: 'who asks you: host, browser, or auto (default): a page where the host cannot',
+      help: 'who asks you: host, browser, terminal (see "rondo answer"), or auto (default): a page where the host cannot',
     },
     config: { type: 'string', value: 'FILE', help: 'the servers: a JSON file with "mcpServers"' },
     name: { type: 'string', value: 'NAME', help: 'the name of the server in messages' },
@@ -51,13 +53,13 @@ export const bridgeCommand: Command = {
     // Anybody who reaches the port would use this person's login.
     const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
     const names = Object.keys(upstreams)
-    const page = pageOf(io, options)
+    const asker = askerOf(io, options)
     const gateway = createGateway({
       name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
       version: '0.1.0',
       upstreams,
       keys: keysOf(io),
-      ...(page && { ask: page }),
+      ...(asker && { ask: asker }),
       log: (event) => logLine(io, event, options),
       ...(token !== undefined && { authenticate: onlyWith(token) }),
       ...(options.flag('server-log') && {
@@ -87,33 +89,44 @@ export const bridgeCommand: Command = {
       return 'done'
     } finally {
       // Hosts expect the commands behind the bridge to be gone with it.
-      page?.close()
+      asker?.close()
       await gateway.close()
     }
   },
 }
 
-/** The page on which a person is asked; undefined if only the host asks. */
-function pageOf(io: Io, options: Options): AskPage | undefined {
+/** Asks the person on this machine; undefined if only the host asks. */
+function askerOf(io: Io, options: Options): ClosableAsk | undefined {
   const where = options.text('ask') ?? 'auto'
   if (where === 'host') return undefined
+  if (where === 'terminal') return { ...terminalFor(io), always: true }
   if (where !== 'auto' && where !== 'browser')
-    throw usageError(`--ask takes host, browser or auto, not "${where}"`)
+    throw usageError(`--ask takes host, browser, terminal or auto, not "${where}"`)
+  const isAuto = where === 'auto'
   return createAskPage({
-    always: where === 'browser',
-    open(url) {
-      tell(io, 'bridge: a question is open on a page in your browser')
-      openLink(
-        url,
-        () =>
-          tell(
-            io,
-            `bridge: the browser cannot be opened. Open this page yourself, and show it to nobody: ${url.href}`,
-          ),
-        io.env,
-      )
+    always: !isAuto,
+    ...(isAuto && { otherwise: terminalFor(io) }),
+    async open(url) {
+      const isOpened = await openLink(url, io.env)
+      if (isOpened) tell(io, 'bridge: a question is open on a page in your browser')
+      else if (!isAuto)
+        tell(
+          io,
+          `bridge: the browser cannot be opened. Open this page yourself, and show it to nobody: ${url.href}`,
+        )
+      return isOpened
     },
   })
+}
+
+function terminalFor(io: Io): ClosableAsk {
+  const command = `${commandOf(io)} answer`
+  const folder = askInFolder(homeOf(io), {
+    onAsked: ({ upstream }) =>
+      tell(io, `bridge: ${oneLine(upstream)} asks you something. Answer it in a terminal: ${command}`),
+    onProblem: (reason) => tell(io, `bridge: a question cannot be asked in a terminal: ${oneLine(reason)}`),
+  })
+  return { ...folder, place: `in a terminal of the user, with the command "${command}"` }
 }
 
 function listenPort(options: Options): number | undefined {

@@ -84,7 +84,9 @@ export const loginCommand: Command = {
       onLink({ url, issuer }) {
         tell(io, `Log in at ${oneLine(issuer)} with this link:\n\n  ${url.href}\n`)
         if (options.flag('open'))
-          openLink(url, (command) => tell(io, `Cannot run ${command}; open the link yourself.`))
+          void openLink(url).then(
+            (isOpened) => isOpened || tell(io, 'Cannot open a browser here; open the link yourself.'),
+          )
         io.status.start('waiting for the login')
       },
     })
@@ -270,8 +272,10 @@ async function grantOf(
   return enterprise({ issuer: provider, client: { id, ...(secret && { secret }) }, login })
 }
 
-/** Opens a link without a shell. `BROWSER` names another program to open it with. */
-export function openLink(url: URL, onError: (command: string) => void, env: Io['env'] = {}): void {
+const OPENED_MS = 3_000
+
+/** Opens a link without a shell. `BROWSER` names another program to open it with. Returns whether it was opened. */
+export function openLink(url: URL, env: Io['env'] = {}): Promise<boolean> {
   const [command = '', ...args] = env.BROWSER
     ? [env.BROWSER]
     : process.platform === 'darwin'
@@ -280,6 +284,11 @@ export function openLink(url: URL, onError: (command: string) => void, env: Io['
         ? ['rundll32', 'url.dll,FileProtocolHandler']
         : ['xdg-open']
   const child = spawn(command, [...args, url.href], { stdio: 'ignore', detached: true })
-  child.on('error', () => onError(command))
   child.unref()
+  return new Promise((resolve) => {
+    child.on('error', () => resolve(false))
+    child.on('exit', (code) => resolve(code === 0))
+    // A browser that stays in the foreground has been opened.
+    setTimeout(() => resolve(true), OPENED_MS).unref()
+  })
 }

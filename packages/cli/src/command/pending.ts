@@ -2,6 +2,7 @@
 
 import { openQuestions, PeerError } from 'rondo/client'
 import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
+import { answerBridges } from '../bridge/answer.ts'
 import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
 import {
   type Command,
@@ -69,12 +70,13 @@ function toRow({ id, call, problem }: ListedCall, now: number): string[] {
 
 export const answerCommand: Command = {
   name: 'answer',
-  usage: '<id> [key.field=value …]',
-  summary: 'answers a pending call and continues it',
+  usage: '[id] [key.field=value …]',
+  summary: 'answers a pending call and continues it; without an id, the questions of "rondo bridge"',
   details: [
     'key.field=value fills in a field of a form. field=value is enough if only one question is open, key=value if the',
     'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline declines.',
     'key:=json passes a whole result object. Nothing is sent while a question is open.',
+    'Without an id it waits, in a terminal, for the questions of bridges that run with --ask terminal.',
   ],
   options: {
     ...DISMISS_OPTIONS,
@@ -84,7 +86,7 @@ export const answerCommand: Command = {
   async run(invocation) {
     const { io, options } = invocation
     const [start, ...words] = invocation.words
-    if (start === undefined) throw usageError('Name the pending call by its id. "rondo pending" lists them')
+    if (start === undefined) return answerBridges(io)
     const store = openStore(invocation)
     const id = store.find(start)
     const release = store.claim(id)
