@@ -40,21 +40,18 @@ async function host(ask: string, url: string) {
   }
 }
 
-describe.each(Object.entries(SERVERS))(
-  'a host that ends calls at 60 s, before %s',
-  (_name, serve) => {
-    it('gets a handle, and the result once the person has answered', async () => {
-      const call = await host('terminal', await serve())
-      const handle = await call('greet')
-      expect(handle).toMatch(/in a terminal of the user, with the command "rondo answer"/)
-      const [, id = ''] = /"id": "([\w-]+)"/.exec(handle) ?? []
-      await fillIn(open('answer'), 'Name', 'Ada')
-      expect(await call('task_status', { id, count: 1 })).toBe('Hello, Ada!')
-    })
+describe.each(Object.entries(SERVERS))('a host that ends calls at 60 s, before %s', (_name, serve) => {
+  it('gets a handle, and the result once the person has answered', async () => {
+    const call = await host('terminal', await serve())
+    const handle = await call('greet')
+    expect(handle).toMatch(/in a terminal of the user, with the command "rondo answer"/)
+    const [, id = ''] = /"id": "([\w-]+)"/.exec(handle) ?? []
+    await fillIn(open('answer'), 'Name', 'Ada')
+    expect(await call('task_status', { id, count: 1 })).toBe('Hello, Ada!')
+  })
 
-    it('control: reads at once that nobody can be asked, with --ask host', async () => {
-      const call = await host('host', await serve())
-      expect(await call('greet').catch((error: Error) => error.message)).toMatch(/elicitation|asked/i)
-    })
-  },
-)
+  it('control: reads at once that nobody can be asked, with --ask host', async () => {
+    const call = await host('host', await serve())
+    expect(await call('greet').catch((error: Error) => error.message)).toMatch(/elicitation|asked/i)
+  })
+})

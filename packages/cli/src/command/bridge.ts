@@ -34,7 +34,7 @@ export const bridgeCommand: Command = {
     ask: {
       type: 'string',
       value: 'WHERE',
-      help: 'who asks you: host, browser, terminal (see "rondo answer"), or auto (default): a page where the host cannot',
+      help: 'who asks you: host, browser, terminal (rondo answer), or auto (default)',
     },
     config: { type: 'string', value: 'FILE', help: 'the servers: a JSON file with "mcpServers"' },
     name: { type: 'string', value: 'NAME', help: 'the name of the server in messages' },
