@@ -8,7 +8,7 @@
  * possession 3: Every member of `cnf` must be proven; one that is unknown here is a refusal.
  */
 
-import { createHash, createPublicKey, type KeyObject, verify, X509Certificate } from 'node:crypto'
+import crypto, { createPublicKey, type KeyObject, verify, X509Certificate } from 'node:crypto'
 import type { JWK } from 'jose'
 import { isRecord, parseGuarded } from '../lib/json.ts'
 import { drawId } from '../lib/random.ts'
@@ -57,7 +57,7 @@ interface ReadProof {
 
 interface Expected {
   readonly jkt: string
-  readonly token: string
+  readonly digest: string
   readonly method: string
   readonly url: string
   readonly now: number
@@ -79,8 +79,8 @@ export const PROOF_CHECKS: readonly ProofCheck[] = [
   },
   {
     name: 'token',
-    problem: ({ claims: { ath } }, { token }) =>
-      ath === hashOf(token) ? undefined : 'The proof (DPoP) is for another access token (ath).',
+    problem: ({ claims: { ath } }, { digest }) =>
+      ath === digest ? undefined : 'The proof (DPoP) is for another access token (ath).',
   },
   {
     name: 'method',
@@ -119,6 +119,8 @@ export interface PossessionSetup {
 export interface Presented {
   readonly scheme: 'bearer' | 'dpop'
   readonly token: string
+  /** The SHA-256 of the token, base64url. */
+  readonly digest: string
 }
 
 export interface Possession {
@@ -152,13 +154,13 @@ export function createPossession(setup: PossessionSetup): Possession {
   const endpoint = withoutQuery(url)
 
   const checkProof = async (
-    token: string,
+    digest: string,
     jkt: string,
     { headers, method }: AuthRequest,
   ): Promise<Unproven | undefined> => {
     const proof = await readProof(headers('dpop'), readKey)
     if (typeof proof === 'string') return ofProof(proof)
-    const expected = { jkt, token, method, url: endpoint, now: now(), windowMs }
+    const expected = { jkt, digest, method, url: endpoint, now: now(), windowMs }
     for (const check of checks) {
       const problem = check.problem(proof, expected)
       if (problem !== undefined) return ofProof(problem)
@@ -167,7 +169,7 @@ export function createPossession(setup: PossessionSetup): Possession {
     if (typeof jti !== 'string' || jti === '' || jti.length > MAX_JTI)
       return ofProof('The proof (DPoP) has no id (jti).')
     // A proof is valid for two windows at most. The third is for instances whose clocks differ.
-    const used = await use(jkt, hashOf(`${jkt} ${jti}`), now() + 3 * windowMs)
+    const used = await use(jkt, jti, now() + 3 * windowMs)
     if (used === 'first') return undefined
     if (used === 'again') return ofProof('The proof (DPoP) was used before (jti).')
     return { problem: FULL[used], blame: 'none' }
@@ -175,7 +177,7 @@ export function createPossession(setup: PossessionSetup): Possession {
 
   return {
     members,
-    async findProblem({ scheme, token }, cnf, request) {
+    async findProblem({ scheme, digest }, cnf, request) {
       // Where no binding can be proven, the check of the claims has refused every bound token.
       if (members.size === 0) return undefined
       const { jkt, 'x5t#S256': certificate } = isRecord(cnf) ? cnf : {}
@@ -199,7 +201,7 @@ export function createPossession(setup: PossessionSetup): Possession {
         return ofToken(
           'The token is bound to a certificate (cnf.x5t#S256) that the connection of the caller does not have.',
         )
-      return isBound ? checkProof(token, jkt, request) : undefined
+      return isBound ? checkProof(digest, jkt, request) : undefined
     },
   }
 }
@@ -297,8 +299,12 @@ function parsePart(part: string): TokenClaims | undefined {
   return parsed.kind === 'ok' && isRecord(parsed.value) ? parsed.value : undefined
 }
 
-/** Uses the proof `id` of a key: the first time, again, or not at all, because there is no more room. */
-type UseProof = (jkt: string, id: string, expiresAt: number) => Promise<'first' | 'again' | keyof typeof FULL>
+/** Uses the proof `jti` of a key: the first time, again, or not at all, because there is no more room. */
+type UseProof = (
+  jkt: string,
+  jti: string,
+  expiresAt: number,
+) => Promise<'first' | 'again' | keyof typeof FULL>
 
 const FULL = {
   'key full': 'Too many proofs (DPoP) of this key are remembered: dpop.maxProofsPerKey.',
@@ -316,7 +322,9 @@ function rememberedProofs(
   let old = new Map<string, Set<string>>()
   let size = 0
   let begun = now()
-  return async (jkt, id) => {
+  return async (jkt, jti) => {
+    // A short id, such as a UUID, takes no more room than its hash.
+    const id = jti.length <= HASH_LENGTH ? jti : hashOf(jti)
     if (now() - begun >= lifeMs) {
       old = now() - begun >= 2 * lifeMs ? new Map() : young
       young = new Map()
@@ -333,6 +341,8 @@ function rememberedProofs(
     return 'first'
   }
 }
+
+const HASH_LENGTH = 43
 
 const HOLD_MS = 1_000
 
@@ -357,7 +367,8 @@ function storedProofs(store: ProofStore, sweepMs: number, now: () => number): Us
     const slot = { flow: `dpop-${id}`, round: 0, digest: drawId(), epoch: await epoch, expiresAt }
     return once.claim(slot, { claimant: drawId(), holdMs: Math.max(HOLD_MS, expiresAt - now()) })
   }
-  return async (_jkt, id, expiresAt) => {
+  return async (jkt, jti, expiresAt) => {
+    const id = hashOf(`${jkt} ${jti}`)
     sweep().catch(() => {})
     try {
       const first = await claim(id, expiresAt)
@@ -376,9 +387,11 @@ function toUse({ kind }: { readonly kind: string }): 'first' | 'again' {
   return kind === 'first' ? 'first' : 'again'
 }
 
-function hashOf(text: string): string {
-  return createHash('sha256').update(text).digest('base64url')
-}
+/** SHA-256, base64url. In one go where the runtime can, since every request pays for it. */
+export const hashOf: (text: string) => string =
+  typeof crypto.hash === 'function'
+    ? (text) => crypto.hash('sha256', text, 'base64url')
+    : (text) => crypto.createHash('sha256').update(text).digest('base64url')
 
 function withoutQuery(url: string): string {
   const { origin, pathname } = new URL(url)
@@ -387,7 +400,7 @@ function withoutQuery(url: string): string {
 
 /** Compares after normalization (RFC 9449, 4.3). A query or a fragment is not allowed, and ignored. */
 function isSameUrl(htu: unknown, url: string): boolean {
-  return typeof htu === 'string' && URL.canParse(htu) && withoutQuery(htu) === url
+  return htu === url || (typeof htu === 'string' && URL.canParse(htu) && withoutQuery(htu) === url)
 }
 
 /**
@@ -402,7 +415,7 @@ function thumbprintOf(header: string | undefined): string | undefined {
     const base64 =
       /^:([^:]+):$/.exec(text)?.[1] ?? /^-----BEGIN CERTIFICATE-----([^-]+)/.exec(text.trim())?.[1]
     const { raw } = new X509Certificate(Buffer.from(base64 ?? '', 'base64'))
-    return createHash('sha256').update(raw).digest('base64url')
+    return crypto.createHash('sha256').update(raw).digest('base64url')
   } catch {
     return undefined
   }

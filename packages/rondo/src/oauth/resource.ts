@@ -8,7 +8,6 @@
  *             refused is not remembered, so nobody can fill the cache without tokens that the issuer signed.
  */
 
-import crypto from 'node:crypto'
 import { misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import { keepToken } from '../lib/subject-token.ts'
@@ -31,6 +30,7 @@ import {
   createPossession,
   DEFAULT_PROOFS,
   type DpopOptions,
+  hashOf,
   PROOF_ALGORITHMS,
   type Presented,
 } from './possession.ts'
@@ -234,12 +234,11 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
       verifying.delete(key)
     }
   }
-  const identifyOnce = async (token: string): Promise<Identity> => {
-    const key = digestOf(token)
-    const known = cache.get(key) ?? verifying.get(key)
+  const identifyOnce = async ({ token, digest }: Presented): Promise<Identity> => {
+    const known = cache.get(digest) ?? verifying.get(digest)
     if (known !== undefined) return known
-    const started = identify(token, key)
-    verifying.set(key, started)
+    const started = identify(token, digest)
+    verifying.set(digest, started)
     return started
   }
   /** Identifies the caller who presents a token, which takes a proof for a token that is bound to a key. */
@@ -247,7 +246,7 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
     presented: Presented,
     request: AuthRequest | undefined,
   ): Promise<Principal | (RefusedToken & { readonly isProof?: boolean })> => {
-    const identity = await identifyOnce(presented.token)
+    const identity = await identifyOnce(presented)
     if ('refused' in identity) return identity
     try {
       const unproven = await possession.findProblem(presented, identity.claims?.cnf, request)
@@ -283,7 +282,7 @@ export function createResource(options: OAuthResourceOptions, checks: JwtChecks)
   }
   return Object.assign(authenticate, {
     resource,
-    verify: (token: string) => identifyCaller({ scheme: 'bearer', token }, undefined),
+    verify: (token: string) => identifyCaller({ scheme: 'bearer', token, digest: hashOf(token) }, undefined),
   })
 }
 
@@ -304,15 +303,9 @@ const PRESENTED = /^(bearer|dpop) +([A-Za-z0-9._~+/-]+=*)[ \t]*$/i
 function readToken(header: string, isBindable: boolean): Presented | undefined {
   const [, name = '', token = ''] = PRESENTED.exec(header) ?? []
   const scheme = name.toLowerCase()
-  if (scheme === 'bearer') return { scheme, token }
-  return scheme === 'dpop' && isBindable ? { scheme, token } : undefined
+  if (scheme !== 'bearer' && !(scheme === 'dpop' && isBindable)) return undefined
+  return { scheme, token, digest: hashOf(token) }
 }
-
-/** In one go where the runtime can, since every request pays for it. */
-const digestOf: (token: string) => string =
-  typeof crypto.hash === 'function'
-    ? (token) => crypto.hash('sha256', token, 'base64')
-    : (token) => crypto.createHash('sha256').update(token).digest('base64')
 
 function challengeHeader(
   resource: ProtectedResource,
