@@ -6,8 +6,10 @@
  * is one (`--against`). `programs.ts` adds what schemas created in the handler cost, and replayed questions.
  */
 
+import { type Aim, aimTable } from './aim.ts'
 import type { Report, RunBench, Settings, Table } from './bench.ts'
-import { LEGS, type Leg, prepareLegs } from './load/legs.ts'
+import { addedPercent, type FormCosts, measureForms, plainMicros, shownPercent } from './forms.ts'
+import { LEG_NAMES, LEGS, type Leg, prepareLegs } from './load/legs.ts'
 import {
   measurePrograms,
   measureQuestions,
@@ -17,13 +19,7 @@ import {
   questionTable,
 } from './programs.ts'
 import { type Costs, type Effort, type Racer, race } from './race.ts'
-import {
-  type FormName,
-  pinLoad,
-  type ServerName,
-  type ServerProcess,
-  spawnServer,
-} from './server/spawn-server.ts'
+import { type FormName, pinLoad, type ServerName, spawnServer } from './server/spawn-server.ts'
 import { fixed, median, medianRatio } from './stat.ts'
 
 const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
@@ -38,17 +34,9 @@ const OTHER = 'other'
 const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
 
-/**
- * A few percent: less than two processes of the same program differ by, or two servers in one process, since each is
- * optimized in its own way. So each form runs beside a plain server in one process, in short rounds, in many processes.
- * Being first has a price as well, when they start and in a round; so the plain server starts first in half of the
- * processes, and goes first in half of the rounds. What adds more than that needs fewer processes (`coarse`).
- */
+/** What adds more than a few percent needs fewer processes (`coarse`). */
 const FULL_FORMS = { processes: 24, coarse: 8, effort: { warmUp: 3_000, rounds: 10, requests: 500 } }
 const QUICK_FORMS = { processes: 4, coarse: 2, effort: { warmUp: 2_000, rounds: 14, requests: 300 } }
-
-/** By leg and form: how the CPU time of a request compares with that of a plain server, one figure per process. */
-type FormCosts = Readonly<Record<Leg, Record<FormName, { micros: number; ratio: number }[]>>>
 
 type Subject = ServerName | typeof OTHER
 
@@ -70,7 +58,7 @@ export const run: RunBench = async (settings) => {
   const effort = settings.quick ? QUICK : FULL
   if (!pinLoad()) settings.progress('load and servers share their cores (no taskset)')
   if (settings.part === 'forms') {
-    const forms = await measureForms(settings)
+    const forms = await measureAdded(settings)
     const absentNs = measureAbsent()
     return { tables: [formTable(forms), absentTable(forms, absentNs)], data: { forms, absentNs } }
   }
@@ -78,40 +66,14 @@ export const run: RunBench = async (settings) => {
   for (const tools of TOOL_COUNTS) measured.push(await measure(tools, effort, settings))
   const programs = await measurePrograms(effort, settings)
   const questions = await measureQuestions(effort, settings)
-  const forms = await measureForms(settings)
+  const forms = await measureAdded(settings)
   return toReport({ measured, forms, programs, questions }, effort)
 }
 
-async function measureForms(settings: Settings): Promise<FormCosts> {
+function measureAdded(settings: Settings): Promise<FormCosts> {
   const { processes, coarse, effort } = settings.quick ? QUICK_FORMS : FULL_FORMS
-  const none = () => Object.fromEntries(FORMS.map((form) => [form, []])) as unknown as FormCosts[Leg]
-  const forms: FormCosts = { plain: none(), asks: none(), answers: none() }
-  for (let number = 1; number <= processes; number++) {
-    for (const form of number <= coarse ? FORMS : FINE_FORMS) {
-      const plainLast = number % 2 === 0
-      const server = await spawnServer(form, 1, { plainLast })
-      const beside = { ...server, name: 'plain' as const, url: plainOf(server), token: undefined }
-      try {
-        const racers: Racer<FormName | 'plain', Leg>[] = []
-        for (const one of plainLast ? [server, beside] : [beside, server])
-          racers.push({ server: one, exchanges: await prepareLegs(one.url, one.token) })
-        const label = `${form}, process ${number} of ${processes}`
-        const costs = await race(label, racers, LEGS, effort, settings)
-        for (const leg of LEGS) {
-          const { plain: base } = costs[leg]
-          forms[leg][form].push({ micros: median(base), ratio: medianRatio(costs[leg][form], base) })
-        }
-      } finally {
-        await server.stop()
-      }
-    }
-  }
-  return forms
-}
-
-function plainOf({ name, plain }: ServerProcess<string>): URL {
-  if (plain === undefined) throw new Error(`${name} starts no plain server to compare it with`)
-  return plain
+  const forms = FORMS.map((name) => ({ name, processes: FINE_FORMS.includes(name) ? processes : coarse }))
+  return measureForms(forms, effort, settings)
 }
 
 async function measure(tools: number, effort: Effort, settings: Settings): Promise<Measured> {
@@ -132,7 +94,7 @@ async function measure(tools: number, effort: Effort, settings: Settings): Promi
 
 async function prepare<Name extends ServerName>(name: Name, tools: number): Promise<Racer<Name, Leg>> {
   const server = await spawnServer(name, tools)
-  return { server, exchanges: await prepareLegs(server.url, server.token) }
+  return { server, exchanges: await prepareLegs(server.url, server.credential) }
 }
 
 async function prepareOther(tools: number, build: string): Promise<Racer<typeof OTHER, Leg>> {
@@ -140,16 +102,10 @@ async function prepareOther(tools: number, build: string): Promise<Racer<typeof 
   return { server: { ...server, name: OTHER }, exchanges: await prepareLegs(server.url) }
 }
 
-const LEG_NAMES: Readonly<Record<Leg, string>> = {
-  plain: 'plain call',
-  asks: 'first leg, asks',
-  answers: 'second leg, completes',
-}
-
 function toReport(figures: Figures, effort: Effort): Report {
   const { measured, forms, programs, questions } = figures
   const tables = [
-    aimTable(figures),
+    aimTable(aimsOf(figures), 'core-aims'),
     costTable(measured),
     programTable(programs),
     questionTable(questions),
@@ -160,29 +116,6 @@ function toReport(figures: Figures, effort: Effort): Report {
   return { tables, data: { effort, ...figures } }
 }
 
-/** An aim: `most` or `least`, in which unit, and what was measured. */
-interface Aim {
-  readonly what: string
-  readonly found: number
-  readonly unit: '×' | ' %' | ' µs'
-  readonly least?: number
-  readonly most?: number
-}
-
-function aimTable(figures: Figures): Table {
-  const rows = aimsOf(figures).map(({ what, found, unit, least, most }) => {
-    const isMet = found >= (least ?? Number.NEGATIVE_INFINITY) && found <= (most ?? Number.POSITIVE_INFINITY)
-    const aim = least === undefined ? `≤ ${most}${unit}` : `≥ ${least}${unit}`
-    return [
-      what,
-      aim,
-      `${fixed(found, unit === ' %' ? 0 : unit === '×' ? 2 : 1)}${unit}`,
-      isMet ? 'yes' : 'no',
-    ]
-  })
-  return { title: 'What is aimed at', columns: ['figure', 'aim', 'measured', 'reached'], rows }
-}
-
 function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
   const [one, hundred] = [measured.at(0), measured.at(-1)]
   const of = (at: Measured | undefined, leg: Leg, other: ServerName): number =>
@@ -191,11 +124,10 @@ function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
   const [first, last] = [questions.at(0), questions.at(-1)]
   const replayed = last?.hoisted.map((cost, round) => cost - (first?.hoisted[round] ?? Number.NaN)) ?? []
   const each = median(replayed) / ((last?.questions ?? 0) - (first?.questions ?? 0))
-  const log = LEGS.flatMap((leg) =>
-    (['rondo-log', 'rondo-log-pipe'] as const).map((form): Aim => {
-      const found = 100 * (median(forms[leg][form].map(({ ratio }) => ratio)) - 1)
-      const where = form === 'rondo-log' ? 'a file' : 'a pipe'
-      return { what: `${LEG_NAMES[leg]}: the log to ${where} adds`, found, unit: ' %', most: 5 }
+  const added = LEGS.flatMap((leg) =>
+    ADDED.map(([form, what, most]): Aim => {
+      const found = addedPercent(forms, leg, form)
+      return { what: `${LEG_NAMES[leg]}: ${what}`, found, unit: ' %', most }
     }),
   )
   return [
@@ -217,9 +149,17 @@ function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
       { what: `${LEG_NAMES[leg]} ÷ bare, 1 tool`, found: 100 * of(one, leg, 'bare'), unit: ' %', least: 60 },
     ]),
     { what: 'a replayed question, hoisted schema', found: each, unit: ' µs', most: 20 },
-    ...log,
+    ...added,
   ]
 }
+
+/** What each form may add to a request, in percent. */
+const ADDED: readonly [FormName, string, number][] = [
+  ['rondo-log', 'the log to a file adds', 5],
+  ['rondo-log-pipe', 'the log to a pipe adds', 5],
+  ['rondo-spans', 'spans add', 25],
+  ['rondo-oauth', 'a token adds', 10],
+]
 
 /** The places on the path of a round where telemetry would be called, counted in `src/carry` and `src/replay`. */
 const CHECKS = 12
@@ -257,26 +197,21 @@ function absentTable(forms: FormCosts, absentNs: number): Table {
     title: 'What is left of telemetry in a request without it',
     columns: ['request', 'telemetry absent', 'of a request'],
     rows: LEGS.map((leg) => {
-      const micros = median(FORMS.flatMap((form) => forms[leg][form].map((one) => one.micros)))
-      return [LEG_NAMES[leg], `${fixed(absentNs, 1)} ns`, `${fixed(absentNs / (10 * micros), 3)} %`]
+      const share = absentNs / (10 * plainMicros(forms, leg))
+      return [LEG_NAMES[leg], `${fixed(absentNs, 1)} ns`, `${fixed(share, 3)} %`]
     }),
   }
 }
 
 function formTable(forms: FormCosts): Table {
-  const percent = (ratio: number): string => fixed(100 * (ratio - 1), 1)
-  const more = (leg: Leg, form: FormName): string => {
-    const ratios = forms[leg][form].map(({ ratio }) => ratio)
-    return `${percent(median(ratios))} (${percent(Math.min(...ratios))} to ${percent(Math.max(...ratios))}) %`
-  }
   return {
     title:
       'What the log, spans and access tokens (verified, then remembered) add to the server CPU of one request: median of several processes, and their range',
     columns: ['request', 'plain µs', 'control', 'log to a file', 'log to a pipe', 'spans', 'tokens'],
     rows: LEGS.map((leg) => [
       LEG_NAMES[leg],
-      fixed(median(FORMS.flatMap((form) => forms[leg][form].map(({ micros }) => micros)))),
-      ...FORMS.map((form) => more(leg, form)),
+      fixed(plainMicros(forms, leg)),
+      ...FORMS.map((form) => shownPercent(forms, leg, form)),
     ]),
   }
 }

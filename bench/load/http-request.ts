@@ -6,11 +6,9 @@ export interface Message {
   /** The value of `Mcp-Name`. */
   readonly name: string
   readonly params: object
-  /** Sent as a bearer token. */
-  readonly token?: string
 }
 
-export function httpRequest(url: URL, { id, method, name, params, token }: Message): string {
+export function httpRequest(url: URL, { id, method, name, params }: Message): string {
   const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
   const head = [
     `POST ${url.pathname} HTTP/1.1`,
@@ -20,7 +18,6 @@ export function httpRequest(url: URL, { id, method, name, params, token }: Messa
     'MCP-Protocol-Version: 2026-07-28',
     `Mcp-Method: ${method}`,
     `Mcp-Name: ${name}`,
-    ...(token === undefined ? [] : [`Authorization: Bearer ${token}`]),
     `Content-Length: ${Buffer.byteLength(body)}`,
   ]
   return `${head.join('\r\n')}\r\n\r\n${body}`

@@ -8,11 +8,18 @@
 
 import { QUESTION_KEY, questionFor, resultFor, TOOL } from '../work.ts'
 import type { Response } from './connection.ts'
+import { type Credential, createSigner } from './credential.ts'
 import { drive, type Exchange } from './drive.ts'
 import { httpRequest } from './http-request.ts'
 
 export const LEGS = ['plain', 'asks', 'answers'] as const
 export type Leg = (typeof LEGS)[number]
+
+export const LEG_NAMES: Readonly<Record<Leg, string>> = {
+  plain: 'plain call',
+  asks: 'first leg, asks',
+  answers: 'second leg, completes',
+}
 
 /** Different bugs, so that no server can use a cached response. */
 const BUGS = 64
@@ -35,10 +42,11 @@ interface Result {
 /** Returns the exchanges of every leg. To get states for the last one, it runs the first legs once. */
 export async function prepareLegs(
   url: URL,
-  token?: string,
+  credential?: Credential,
 ): Promise<Readonly<Record<Leg, (index: number) => Exchange>>> {
+  const signed = createSigner(credential)
   const exchange = (id: number, params: object, check: (result: Result) => unknown): Exchange => {
-    const message = { id, method: 'tools/call', name: TOOL, params: { name: TOOL, ...params, _meta }, token }
+    const message = { id, method: 'tools/call', name: TOOL, params: { name: TOOL, ...params, _meta } }
     return {
       request: httpRequest(url, message),
       check: (response) => void check(resultOf(response, id)),
@@ -48,7 +56,7 @@ export async function prepareLegs(
   const asks = bugs((id) => exchange(id, { arguments: { id } }, questions(id)))
   const states: string[] = []
   await drive(url, BUGS, (index) => ({
-    request: at(asks, index).request,
+    request: signed(at(asks, index).request),
     check: (response) => {
       states[index] = questions(index)(resultOf(response, index)) ?? ''
     },
@@ -62,9 +70,9 @@ export async function prepareLegs(
     return exchange(id, params, completes(id))
   })
   return {
-    plain: (index) => at(plain, index),
-    asks: (index) => at(asks, index),
-    answers: (index) => at(answers, index),
+    plain: (index) => at(plain, index, signed),
+    asks: (index) => at(asks, index, signed),
+    answers: (index) => at(answers, index, signed),
   }
 }
 
@@ -72,8 +80,14 @@ function bugs(make: (id: number) => Exchange): readonly Exchange[] {
   return Array.from({ length: BUGS }, (_, id) => make(id))
 }
 
-function at(exchanges: readonly Exchange[], index: number): Exchange {
-  return exchanges[index % BUGS] as Exchange
+/** The exchange at an index, signed when it is asked for: each proof counts once. */
+function at(
+  exchanges: readonly Exchange[],
+  index: number,
+  signed = (request: string): string => request,
+): Exchange {
+  const { request, check } = exchanges[index % BUGS] as Exchange
+  return { request: signed(request), check }
 }
 
 function resultOf({ status, body }: Response, id: number): Result {

@@ -2,10 +2,16 @@
  * The process of one server under test: `child.js NAME TOOLS [plain-last]`. Reports its address, and its resource usage on request.
  */
 
+import type { Credential } from '../load/credential.ts'
 import { PLAIN_LAST, type StartServer } from './start.ts'
 
 export type ChildMessage =
-  | { readonly kind: 'listening'; readonly url: string; readonly token?: string; readonly plain?: string }
+  | {
+      readonly kind: 'listening'
+      readonly url: string
+      readonly credential?: Credential
+      readonly plain?: string
+    }
   | {
       readonly kind: 'usage'
       readonly cpuMicros: number
@@ -20,7 +26,9 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   'rondo-log': () => import('./rondo-log.ts'),
   'rondo-log-pipe': () => import('./rondo-log.ts'),
   'rondo-spans': () => import('./rondo-spans.ts'),
-  'rondo-oauth': () => import('./rondo-oauth.ts'),
+  'rondo-oauth': () => protectedServers((all) => all.startSigned),
+  'rondo-introspection': () => protectedServers((all) => all.startIntrospecting),
+  'rondo-dpop': () => protectedServers((all) => all.startBound),
   'rondo-task': () => import('./rondo-task.ts'),
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),
@@ -38,6 +46,14 @@ async function programs(pick: (all: Programs) => StartServer): Promise<{ start: 
   return { start: pick(await import('./programs.ts')) }
 }
 
+type ProtectedServers = typeof import('./rondo-oauth.ts')
+
+async function protectedServers(
+  pick: (all: ProtectedServers) => StartServer,
+): Promise<{ start: StartServer }> {
+  return { start: pick(await import('./rondo-oauth.ts')) }
+}
+
 function tell(message: ChildMessage): void {
   process.send?.(message)
 }
@@ -46,7 +62,7 @@ const [name = '', tools = '1', order] = process.argv.slice(2)
 const load = SERVERS[name]
 if (load === undefined) throw new TypeError(`Unknown server "${name}"`)
 const { start } = await load()
-const { url, token, plain } = await start(Number(tools), order !== PLAIN_LAST)
+const { url, credential, plain } = await start(Number(tools), order !== PLAIN_LAST)
 
 process.on('message', () => {
   globalThis.gc?.()
@@ -55,4 +71,4 @@ process.on('message', () => {
   tell({ kind: 'usage', cpuMicros: user + system, rssBytes: rss, heapBytes: heapUsed + external })
 })
 process.on('disconnect', () => process.exit(0))
-tell({ kind: 'listening', url: url.href, token, plain: plain?.href })
+tell({ kind: 'listening', url: url.href, credential, plain: plain?.href })

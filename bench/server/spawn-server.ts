@@ -5,13 +5,21 @@ import { closeSync, mkdtempSync, openSync, rmSync } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import type { Credential } from '../load/credential.ts'
 import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
 import { BUILD_VARIABLE, PLAIN_LAST } from './start.ts'
 
 export type ServerName = 'rondo' | 'official' | 'bare'
 /** Rondo with something that costs time. */
-export type FormName = 'rondo-plain' | 'rondo-log' | 'rondo-log-pipe' | 'rondo-spans' | 'rondo-oauth'
+export type FormName =
+  | 'rondo-plain'
+  | 'rondo-log'
+  | 'rondo-log-pipe'
+  | 'rondo-spans'
+  | 'rondo-oauth'
+  | 'rondo-introspection'
+  | 'rondo-dpop'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** Programs of README and guide. */
@@ -27,8 +35,7 @@ export interface Usage {
 export interface ServerProcess<Name = ServerName> {
   readonly name: Name
   readonly url: URL
-  /** The bearer token that requests have to send. */
-  readonly token?: string
+  readonly credential?: Credential
   /** A server in the same process without the options that are measured. */
   readonly plain?: URL
   usage(): Promise<Usage>
@@ -104,11 +111,11 @@ export async function spawnServer<Name extends ServerName | FormName | SessionSe
   const { errors, opened } = openErrors(name)
   const child = spawn(file, args, { env, stdio: ['ignore', 'inherit', errors, 'ipc'] })
   opened()
-  const { url, token, plain } = await messageOf<Listening>(child, 'listening')
+  const { url, credential, plain } = await messageOf<Listening>(child, 'listening')
   return {
     name,
     url: new URL(url),
-    token,
+    credential,
     plain: plain === undefined ? undefined : new URL(plain),
     async usage() {
       const answer = messageOf<Used>(child, 'usage')

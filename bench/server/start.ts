@@ -1,8 +1,9 @@
+import type { Credential } from '../load/credential.ts'
+
 /** A server under test, which listens on a free loopback port. */
 export interface Started {
   readonly url: URL
-  /** The bearer token that requests have to send. */
-  readonly token?: string
+  readonly credential?: Credential
   /** A server without the options that are measured, in the same process. */
   readonly plain?: URL
   close(): Promise<void>
