@@ -2,6 +2,8 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio'
@@ -124,17 +126,65 @@ describe('K1 rondo bridge', () => {
 })
 
 describe('rondo bridge says why it cannot start', () => {
-  it.each<[string, readonly string[], RegExp]>([
+  it.each<[string, readonly string[], number, RegExp]>([
     [
       'a command that does not exist',
       ['--', 'no-such-command-at-all'],
-      /No upstream answers.*no-such-command-at-all/,
+      6,
+      /The server "no-such-command-at-all" does not answer: .*no-such-command-at-all/,
     ],
-    ['a server that is not there', ['http://127.0.0.1:9/mcp'], /No upstream answers.*127\.0\.0\.1/],
-    ['plain HTTP to another machine', ['http://example.com/mcp'], /must be https/],
-  ])('%s', async (_name, args, wanted) => {
+    [
+      'a server that is not there',
+      ['http://127.0.0.1:9/mcp'],
+      6,
+      /The server "127\.0\.0\.1" does not answer: .*ECONNREFUSED/,
+    ],
+    ['plain HTTP to another machine', ['http://example.com/mcp'], 2, /must be https/],
+    ['two tools of one name', ['--config', clashing()], 2, /both offer the tool "a_a_add"/],
+  ])('%s, once and in words for people', async (_name, args, code, wanted) => {
     const run = start(...args)
-    expect(await run.says(wanted)).toMatch(wanted)
-    expect(await run.ended).not.toBe(0)
+    expect(await run.ended).toBe(code)
+    const lines = (await run.says(wanted)).trimEnd().split('\n')
+    expect(lines.filter((line) => wanted.test(line))).toHaveLength(1)
+    expect(lines.join('\n')).not.toMatch(/upstream|TypeError/)
+    expect(lines).toHaveLength(1)
+  })
+
+  it('a port that is in use', async () => {
+    const other = createServer()
+    await new Promise<void>((done) => other.listen(0, '127.0.0.1', done))
+    onTestFinished(() => void other.close())
+    const { port } = other.address() as AddressInfo
+    const run = start('--listen', String(port), '--', process.execPath, v1())
+    const said = await run.says(/rondo: .*/)
+    expect(said).toContain(
+      `rondo: Port ${port} on 127.0.0.1 is in use. Choose another port with --listen PORT; --listen 0 picks a free one`,
+    )
+    expect(await run.ended).toBe(6)
+  })
+
+  it('a server of several, and serves the others', async () => {
+    const file = join(home, 'down.json')
+    const mcpServers = {
+      up: { command: process.execPath, args: [v1()] },
+      down: { url: 'http://127.0.0.1:9/mcp' },
+    }
+    writeFileSync(file, JSON.stringify({ mcpServers }))
+    const run = start('--listen', '0', '--config', file)
+    const lines = (await run.says(/serving (\S+)/)).split('\n')
+    const about = lines.filter((line) => line.includes('down'))
+    expect(about).toEqual([
+      expect.stringMatching(/^bridge: The server "down" does not answer: .* It is tried again\.$/),
+    ])
   })
 })
+
+/** A file in which a tool of one server has the name of another server's tool. */
+function clashing(): string {
+  const file = join(home, 'clash.json')
+  const command = process.execPath
+  const args = [resolve('test/support/one-tool-stdio.mjs')]
+  const servers = { a: { command, args: [...args, 'a_add'] }, a_a: { command, args: [...args, 'add'] } }
+  writeFileSync(file, JSON.stringify({ mcpServers: servers }))
+  return file
+}

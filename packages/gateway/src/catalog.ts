@@ -138,7 +138,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
       const clashes = problems.filter((one) => !/ the (resource|template) "/.test(one))
       if (!started && clashes.length > 0)
         throw new TypeError(
-          `${clashes.join('; ')}. Rename upstreams, pass rename, or leave tools out with only or except.`,
+          `${clashes.join('; ')}. Rename the servers, or leave tools out with only or except.`,
         )
       for (const problem of problems) warn(`${problem}; the first one is offered.`)
       started = true

@@ -303,7 +303,7 @@ function assertPrivate(
   const { host = '127.0.0.1' } = given
   if (LOOPBACK.has(host) || authenticate !== undefined || given.authenticate !== undefined) return
   throw new TypeError(
-    `A gateway that listens on ${host} needs authenticate: everybody who reaches it can use its upstreams.`,
+    `A gateway that listens on ${host} needs authenticate: everybody who reaches it can use its servers.`,
   )
 }
 
@@ -334,16 +334,18 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
   const problems = new Map<string, string>()
   const stopped = new AbortController()
   const { signal } = stopped
+  /** A start that fails is an error that has all reasons. */
+  let isStarted = false
 
   const read = async (upstream: Upstream): Promise<boolean> => {
     try {
       await catalog.sync(upstream)
-      if (problems.delete(upstream.name)) warn(`The upstream "${upstream.name}" answers again.`)
+      if (problems.delete(upstream.name) && isStarted) warn(`The server "${upstream.name}" answers again.`)
       return true
     } catch (error) {
-      const problem = reasonOf(error)
-      if (problems.get(upstream.name) !== problem && !signal.aborted)
-        warn(`The upstream "${upstream.name}" could not be read: ${problem}.`)
+      const problem = error instanceof UpstreamDown ? error.reason : reasonOf(error)
+      if (problems.get(upstream.name) !== problem && isStarted && !signal.aborted)
+        warn(sayProblem(upstream.name, problem))
       problems.set(upstream.name, problem)
       return false
     }
@@ -397,12 +399,15 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
       // Hosts give a server little time to start, so the upstreams that answer do not wait long for the others.
       await Promise.race([Promise.all(reads), first.then(() => sleep(clock, START_MS, signal))])
       if (!isAnyRead) {
+        const [one, ...others] = upstreams.map(({ name }) => sayProblem(name, problems.get(name) ?? ''))
         const all = upstreams.map(({ name }) => `${name}: ${problems.get(name)}`)
-        throw new Error(`No upstream answers. ${all.join('; ')}`)
+        throw new Error(others.length === 0 ? one : `No server answers. ${all.join('; ')}`)
       }
       catalog.publish()
       const late = new Set(pending)
       for (const { name } of late) problems.set(name, 'it has not answered yet')
+      for (const [name, problem] of problems) warn(`${sayProblem(name, problem)} It is tried again.`)
+      isStarted = true
       upstreams.forEach(async (upstream, i) => {
         const isRead = (await reads[i]) === true
         if (isRead && late.has(upstream)) catalog.publish()
@@ -411,6 +416,10 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
     },
     stop: () => stopped.abort(),
   }
+}
+
+function sayProblem(name: string, problem: string): string {
+  return `The server "${name}" does not answer: ${problem}.`
 }
 
 function isUnreachable(error: unknown): boolean {

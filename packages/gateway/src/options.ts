@@ -141,7 +141,7 @@ export function assertGatewayOptions({ upstreams, hold = {} }: GatewayOptions): 
 }
 
 function assertUpstream(name: string, upstream: UpstreamOptions): void {
-  const of = `The upstream "${name}"`
+  const of = `The server "${name}"`
   if (!NAME.test(name))
     throw new TypeError(
       `${of}: a name has 1 to 64 letters, digits, "_", "." or "-", because tools are named after it.`,

@@ -72,10 +72,13 @@ export interface Upstream {
 
 /** The upstream cannot be reached. Nothing was sent. */
 export class UpstreamDown extends Error {
+  readonly reason: string
+
   constructor(name: string, reason: string, retryMs: number) {
     const again = retryMs > 0 ? ` It is tried again in ${Math.ceil(retryMs / 1000)} s.` : ''
     super(`The server "${name}" does not answer: ${reason}. Nothing was sent to it.${again}`)
     this.name = 'UpstreamDown'
+    this.reason = reason
   }
 }
 

@@ -5,12 +5,19 @@
 
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type { Gateway } from '@rondo/gateway'
-import type { Authenticate, LogEvent } from 'rondo'
+import { type Authenticate, type LogEvent, RondoError } from 'rondo'
 import { oneLine } from 'rondo/internal'
 import { oneServer, serversOfFile } from '../bridge/config.ts'
 import { type ClosableAsk, createAskPage } from '../bridge/page.ts'
 import { askInFolder } from '../bridge/question-folder.ts'
-import { type Command, CommandError, type Options, usageError } from '../command-line.ts'
+import {
+  type Command,
+  CommandError,
+  type Exit,
+  type Invocation,
+  type Options,
+  usageError,
+} from '../command-line.ts'
 import { CONNECT_OPTIONS } from '../connection.ts'
 import { commandOf } from '../describe.ts'
 import { homeOf, serverEnv } from '../home.ts'
@@ -42,57 +49,67 @@ export const bridgeCommand: Command = {
     except: { type: 'string', multiple: true, value: 'TOOL', help: 'offers all tools but this one' },
     ...CONNECT_OPTIONS,
   },
-  async run({ io, words, rest, options }) {
-    const file = options.text('config')
-    if (file !== undefined && (words.length > 0 || rest !== undefined))
-      throw usageError('Name a server or pass --config, not both')
-    const { upstreams, loggedIn } =
-      file === undefined ? await oneServer(io, words, rest, options) : await serversOfFile(io, file)
-    const { createGateway } = await import('@rondo/gateway')
-    const port = listenPort(options)
-    // Anybody who reaches the port would use this person's login.
-    const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
-    const names = Object.keys(upstreams)
-    const asker = askerOf(io, options)
-    const gateway = createGateway({
-      name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
-      version: '0.1.0',
-      upstreams,
-      keys: keysOf(io),
-      ...(asker && { ask: asker }),
-      log: (event) => logLine(io, event, options),
-      ...(token !== undefined && { authenticate: onlyWith(token) }),
-      ...(options.flag('server-log') && {
-        onStderr: (name, line) => tell(io, `${oneLine(name)}: ${oneLine(line)}`),
-      }),
-      onClient: ({ name, revision }) =>
-        tell(io, `bridge: ${oneLine(name ?? 'the host')} speaks ${revision}; ${how(gateway, revision)}.`),
-    })
-    const stopped = new Promise<void>((resolve) => {
-      if (io.signal.aborted) resolve()
-      io.signal.addEventListener('abort', () => resolve(), { once: true })
-    })
+  async run(invocation) {
     try {
-      const started = gateway.ready().catch((error: unknown) => {
-        throw new CommandError('unreachable', oneLine((error as Error).message))
-      })
-      await Promise.race([started, stopped])
-      if (io.signal.aborted) return 'done'
-      for (const line of describe(gateway)) tell(io, line)
-      if (port === undefined) await Promise.race([gateway.stdio({ signals: false }), stopped])
-      else {
-        const { url } = await gateway.listen({ port, signals: false })
-        const needs = token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`
-        tell(io, `bridge: serving ${url}${needs}`)
-        await stopped
-      }
-      return 'done'
-    } finally {
-      // Hosts expect the commands behind the bridge to be gone with it.
-      asker?.close()
-      await gateway.close()
+      return await bridge(invocation)
+    } catch (error) {
+      throw toCommandError(error)
     }
   },
+}
+
+async function bridge({ io, words, rest, options }: Invocation): Promise<Exit> {
+  const file = options.text('config')
+  if (file !== undefined && (words.length > 0 || rest !== undefined))
+    throw usageError('Name a server or pass --config, not both')
+  const { upstreams, loggedIn } =
+    file === undefined ? await oneServer(io, words, rest, options) : await serversOfFile(io, file)
+  const { createGateway } = await import('@rondo/gateway')
+  const port = listenPort(options)
+  // Anybody who reaches the port would use this person's login.
+  const token = port !== undefined && loggedIn ? randomBytes(24).toString('base64url') : undefined
+  const names = Object.keys(upstreams)
+  const asker = askerOf(io, options)
+  const gateway = createGateway({
+    name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
+    version: '0.1.0',
+    upstreams,
+    keys: keysOf(io),
+    ...(asker && { ask: asker }),
+    log: (event) => logLine(io, event, options),
+    ...(token !== undefined && { authenticate: onlyWith(token) }),
+    ...(options.flag('server-log') && {
+      onStderr: (name, line) => tell(io, `${oneLine(name)}: ${oneLine(line)}`),
+    }),
+    onClient: ({ name, revision }) =>
+      tell(io, `bridge: ${oneLine(name ?? 'the host')} speaks ${revision}; ${how(gateway, revision)}.`),
+  })
+  const stopped = new Promise<void>((resolve) => {
+    if (io.signal.aborted) resolve()
+    io.signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+  try {
+    const started = gateway.ready().catch((error: unknown) => {
+      throw error instanceof TypeError
+        ? error
+        : new CommandError('unreachable', oneLine((error as Error).message))
+    })
+    await Promise.race([started, stopped])
+    if (io.signal.aborted) return 'done'
+    for (const line of describe(gateway)) tell(io, line)
+    if (port === undefined) await Promise.race([gateway.stdio({ signals: false }), stopped])
+    else {
+      const { url } = await gateway.listen({ port, signals: false })
+      const needs = token === undefined ? '' : ` with the token ${token} (Authorization: Bearer …)`
+      tell(io, `bridge: serving ${url}${needs}`)
+      await stopped
+    }
+    return 'done'
+  } finally {
+    // Hosts expect the commands behind the bridge to be gone with it.
+    asker?.close()
+    await gateway.close()
+  }
 }
 
 /** Asks the person on this machine; undefined if only the host asks. */
@@ -135,23 +152,32 @@ function listenPort(options: Options): number | undefined {
   throw usageError(`--listen takes a port from 0 to 65535, not ${port}`)
 }
 
+/** The error in terms of this command: mistakes in the configuration, and a port that cannot be used. */
+function toCommandError(error: unknown): unknown {
+  if (error instanceof TypeError) return usageError(oneLine(error.message))
+  if (!(error instanceof RondoError) || error.code !== 'SERVER_LISTEN') return error
+  const [problem = ''] = error.message.replace(/^\[\w+\] /, '').split(': ')
+  const advice = 'Choose another port with --listen PORT; --listen 0 picks a free one'
+  return new CommandError('unreachable', `${oneLine(problem)}. ${advice}`, { cause: error })
+}
+
 function keysOf(io: Io): string | undefined {
   const env = serverEnv(io)
   return env.RONDO_KEYS ?? env.RONDO_LOCAL_KEYS
 }
 
-/** Accepts whoever has the token, and takes the same time for every other one. */
+/** Accepts whoever has the token and refuses everybody else, in the same time for every other token. */
 function onlyWith(token: string): Authenticate {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest()
   const wanted = digest(`Bearer ${token}`)
   return ({ headers }) =>
-    timingSafeEqual(digest(headers('authorization') ?? ''), wanted) ? { subject: 'local' } : undefined
+    timingSafeEqual(digest(headers('authorization') ?? ''), wanted) ? { subject: 'local' } : { status: 401 }
 }
 
 function describe(gateway: Gateway): string[] {
-  return gateway.upstreams().map(({ name, revision, server, tools, problem }) => {
-    if (problem !== undefined)
-      return `bridge: ${oneLine(name)} does not answer and is tried again: ${oneLine(problem)}`
+  // A server that does not answer was in a warning already.
+  const present = gateway.upstreams().filter(({ problem }) => problem === undefined)
+  return present.map(({ name, revision, server, tools }) => {
     const said = server === undefined || server === name ? '' : ` (${oneLine(server)})`
     return `bridge: ${oneLine(name)}${said} speaks ${revision} and offers ${tools} ${tools === 1 ? 'tool' : 'tools'}`
   })
