@@ -123,7 +123,10 @@ describe('W5 a login of rondo login', () => {
   it('is missing: the bridge says so, and how to log in', async () => {
     expect((await home.run(['logout', server.url])).code).toBe(0)
     const { code, stderr } = await home.run(['bridge', server.url])
-    expect(code).not.toBe(0)
-    expect(stderr).toMatch(/login/i)
+    expect(code).toBe(5)
+    expect(stderr.trimEnd().split('\n')).toEqual([
+      expect.stringMatching(/^rondo: The server requires a login \(HTTP status 401/),
+      `rondo: Pass a token with --bearer. Or log in: rondo login ${server.url}`,
+    ])
   })
 })

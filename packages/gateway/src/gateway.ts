@@ -336,6 +336,7 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
   const { signal } = stopped
   /** A start that fails is an error that has all reasons. */
   let isStarted = false
+  let lastError: unknown
 
   const read = async (upstream: Upstream): Promise<boolean> => {
     try {
@@ -347,6 +348,7 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
       if (problems.get(upstream.name) !== problem && isStarted && !signal.aborted)
         warn(sayProblem(upstream.name, problem))
       problems.set(upstream.name, problem)
+      lastError = error
       return false
     }
   }
@@ -401,7 +403,8 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
       if (!isAnyRead) {
         const [one, ...others] = upstreams.map(({ name }) => sayProblem(name, problems.get(name) ?? ''))
         const all = upstreams.map(({ name }) => `${name}: ${problems.get(name)}`)
-        throw new Error(others.length === 0 ? one : `No server answers. ${all.join('; ')}`)
+        if (others.length === 0) throw new Error(one, { cause: lastError })
+        throw new Error(`No server answers. ${all.join('; ')}`)
       }
       catalog.publish()
       const late = new Set(pending)

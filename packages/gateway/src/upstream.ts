@@ -74,9 +74,9 @@ export interface Upstream {
 export class UpstreamDown extends Error {
   readonly reason: string
 
-  constructor(name: string, reason: string, retryMs: number) {
+  constructor(name: string, reason: string, retryMs: number, cause?: unknown) {
     const again = retryMs > 0 ? ` It is tried again in ${Math.ceil(retryMs / 1000)} s.` : ''
-    super(`The server "${name}" does not answer: ${reason}. Nothing was sent to it.${again}`)
+    super(`The server "${name}" does not answer: ${reason}. Nothing was sent to it.${again}`, { cause })
     this.name = 'UpstreamDown'
     this.reason = reason
   }
@@ -167,7 +167,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
     // After the first failure the next call tries again at once: it may have been a restart.
     retryAt = failures > 1 ? clock.now() + pause * (0.5 + parts.random() / 2) : 0
     lastReason = reasonOf(error)
-    return new UpstreamDown(name, lastReason, retryAt - clock.now())
+    return new UpstreamDown(name, lastReason, retryAt - clock.now(), error)
   }
 
   const openSlot = (

@@ -90,9 +90,7 @@ async function bridge({ io, words, rest, options }: Invocation): Promise<Exit> {
   })
   try {
     const started = gateway.ready().catch((error: unknown) => {
-      throw error instanceof TypeError
-        ? error
-        : new CommandError('unreachable', oneLine((error as Error).message))
+      throw error instanceof TypeError ? error : notReady(error as Error)
     })
     await Promise.race([started, stopped])
     if (io.signal.aborted) return 'done'
@@ -150,6 +148,15 @@ function listenPort(options: Options): number | undefined {
   const port = options.number('listen')
   if (port === undefined || (Number.isInteger(port) && port <= 65_535)) return port
   throw usageError(`--listen takes a port from 0 to 65535, not ${port}`)
+}
+
+const LOGIN = new Set(['PEER_HTTP', 'PEER_LOGIN'])
+
+/** The error of a start without any server. If a login is missing, its own error says how to log in. */
+function notReady(error: Error): Error {
+  for (let cause: unknown = error; cause instanceof Error; cause = cause.cause)
+    if (cause instanceof RondoError && LOGIN.has(cause.code)) return cause
+  return new CommandError('unreachable', oneLine(error.message), { cause: error })
 }
 
 /** The error in terms of this command: mistakes in the configuration, and a port that cannot be used. */
