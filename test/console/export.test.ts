@@ -123,7 +123,7 @@ it('an exported test replays a call with a lost reply, one that was declined, an
   expect(officials[0]).toContain('call.loseReply(')
   // This file exports the server and not the function that builds it; the flow is the same.
   const [flow] = await flowsOf(official)
-  const itself = { exported: { name: 'default', isFunction: false }, isOfficial: true }
+  const itself = { exported: { name: 'default', isFunction: false }, isOfficial: true, routes: [] }
   const fromItself = flow ? toTest(flow, 'itself.mjs', itself) : ''
 
   const write = (name: string, text: string): void => writeFileSync(join(folder, name), text)

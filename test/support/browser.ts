@@ -32,7 +32,7 @@ export interface TestBrowser {
 }
 
 export async function openBrowser(
-  options: { colorScheme?: 'light' | 'dark'; width?: number } = {},
+  options: { colorScheme?: 'light' | 'dark'; width?: number; javaScriptEnabled?: boolean } = {},
 ): Promise<TestBrowser> {
   const profile = mkdtempSync(join(tmpdir(), 'rondo-browser-'))
   const context = await chromium.launchPersistentContext(profile, {
@@ -49,6 +49,7 @@ export async function openBrowser(
     ],
     viewport: { width: options.width ?? 1280, height: 900 },
     colorScheme: options.colorScheme ?? 'light',
+    javaScriptEnabled: options.javaScriptEnabled ?? true,
   })
   const page = context.pages()[0] ?? (await context.newPage())
   const requests: string[] = []

@@ -106,6 +106,8 @@ export interface ConsoleProcess {
   readonly folder: string
   readonly file: string
   readonly page: string
+  /** The addresses of the routes of extensions. */
+  readonly pages: readonly string[]
   readonly origin: string
   readonly mcp: string
   readonly token: string
@@ -155,14 +157,14 @@ export async function startConsole({
     if (text.includes('}\n')) break
   }
   if (text === '') throw new Error(`The console did not start: ${errors}`)
-  const { page, mcp } = JSON.parse(text) as { page: string; mcp: string }
+  const { page, mcp, pages } = JSON.parse(text) as { page: string; mcp: string; pages: string[] }
   const { origin, hash } = new URL(page)
   const token = hash.slice(1)
   const authorization = `Bearer ${token}`
   const get: ConsoleProcess['get'] = (path, headers = {}) =>
     fetch(`${origin}${path}`, { headers: { authorization, ...headers } })
   return {
-    ...{ child, folder, file, page, origin, mcp, token, get },
+    ...{ child, folder, file, page, pages, origin, mcp, token, get },
     errors: () => errors,
     async act(kind, more = {}) {
       const response = await fetch(`${origin}/api/actions`, {

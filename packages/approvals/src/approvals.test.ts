@@ -308,7 +308,11 @@ describe('a decision', () => {
     await expect(closed.approvals.desk().decide(id, true, 'root')).rejects.toThrow('operators: true')
     const desk = bench({ operators: true })
     const other = await desk.ask()
-    expect(await desk.approvals.desk().decide(other.id, true, 'root')).toBe('Approved.')
+    expect(await desk.approvals.desk().decide(other.id, true, 'root')).toEqual({
+      kind: 'decided',
+      state: 'approved',
+      message: 'Approved.',
+    })
     expect(await use(desk, other.id)).toMatchObject({
       kind: 'approved',
       by: [{ name: 'root', via: 'command' }],

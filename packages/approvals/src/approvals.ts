@@ -1,16 +1,30 @@
 /** `createApprovals`: the options, and the parts put together as an extension of a server. */
 
 import { RondoError } from 'rondo'
-import type { ApprovalVote, Approver, CallFacts, Extension, ExtensionHost } from 'rondo/extension'
+import type {
+  ApprovalVote,
+  Approver,
+  CallFacts,
+  DeskOutcome,
+  Extension,
+  ExtensionHost,
+} from 'rondo/extension'
 import type { ApprovalStore, ChainEntry, ChainLink } from 'rondo/store'
-import { createDesk, type Desk, type Page, type RecordedHappening, taskLabel } from './desk.ts'
+import {
+  createDesk,
+  type Desk,
+  type ListOptions,
+  type Page,
+  type RecordedHappening,
+  taskLabel,
+} from './desk.ts'
 import { createJobs, type Jobs, type Notice, type Notifier } from './jobs.ts'
 import { functionLogin, type LoginFunction, type OidcLogin, oidcLogin } from './login.ts'
 import { createPeople, type People, type PeopleOptions, PeopleUnavailable } from './people.ts'
 import { type Verification, verifyRecord } from './record.ts'
 import type { Channel, Request } from './request.ts'
 import type { SlackNotifier } from './slack.ts'
-import { createWeb, type Fetch, readBody, vote } from './web.ts'
+import { createWeb, type Fetch, missingVotes, REFUSALS, readBody, vote } from './web.ts'
 
 export interface ApprovalsOptions extends PeopleOptions {
   /** The address of the inbox, as browsers see it. Its path is served beside the MCP endpoint. */
@@ -39,9 +53,11 @@ export interface Approvals extends Extension {
 export interface ApprovalsDesk {
   /** The audience of the server, to which the requests and the record belong. */
   readonly tenant: string
+  /** The address of the inbox. A request has its page at `/r/<id>` below it. */
+  readonly url: string
   get(id: string): Promise<Request | undefined>
-  /** Requests with any of these labels: `open`, `closed`, `group …`. The oldest first. */
-  list(labels: readonly string[], limit: number): Promise<Page>
+  /** Requests with any of these labels: `open`, `closed`, `group …`. Default: the oldest first. */
+  list(labels: readonly string[], limit: number, options?: ListOptions): Promise<Page>
   /** The entries of the record about a request. Reads the whole record. */
   history(id: string): Promise<readonly RecordedHappening[]>
   entries(after: number, limit: number): Promise<readonly RecordedHappening[]>
@@ -51,8 +67,8 @@ export interface ApprovalsDesk {
   publicKeys(): Promise<Readonly<Record<string, string>>>
   /** Checks the whole record with the keys of this server. */
   verify(head?: ChainLink): Promise<Verification>
-  /** Decides as an operator: only with `operators: true`. Returns a sentence that says what became of it. */
-  decide(id: string, approve: boolean, operator: string, note?: string): Promise<string>
+  /** Decides as an operator: only with `operators: true`. */
+  decide(id: string, approve: boolean, operator: string, note?: string): Promise<DeskOutcome>
   /** Sends what is due now. */
   drain(): Promise<void>
 }
@@ -65,6 +81,7 @@ interface Parts {
   readonly desk: Desk
   readonly jobs: Jobs
   readonly people: People
+  readonly url: URL
   readonly fetch: Fetch
 }
 
@@ -119,7 +136,8 @@ export function createApprovals(options: ApprovalsOptions): Approvals {
     attach(host) {
       if (parts)
         throw new TypeError('One result of createApprovals belongs to one server: create another one')
-      parts = assemble(options, { host, url, notifiers })
+      const served = host.pages === undefined ? url : new URL(url.pathname, host.pages)
+      parts = assemble(options, { host, url: served, notifiers })
       return () => parts?.jobs.stop()
     },
   }
@@ -150,11 +168,11 @@ function assemble(options: ApprovalsOptions, { host, url, notifiers }: Setting):
       ? functionLogin(options.login)
       : oidcLogin(options.login, { host, url })
   const slacks = notifiers.filter((one): one is SlackNotifier => 'kind' in one && one.kind === 'slack')
-  const parts = { host, store, desk, people, jobs }
+  const parts = { host, store, desk, people, jobs, url }
   const callbacks = Object.fromEntries(
     slacks.map((one) => [one.name, (request: globalThis.Request) => takeClick(parts, one, request)]),
   )
-  return { ...parts, fetch: createWeb({ ...parts, login, url, callbacks }) }
+  return { ...parts, fetch: createWeb({ ...parts, login, callbacks }) }
 }
 
 function storeOf({ store }: ExtensionHost): ApprovalStore {
@@ -248,10 +266,11 @@ async function takeClick(
   return say(news)
 }
 
-function toOperatorDesk({ desk, jobs, store }: Parts, operators: boolean): ApprovalsDesk {
+function toOperatorDesk({ desk, jobs, store, url }: Parts, operators: boolean): ApprovalsDesk {
   const { tenant, get, list, history, entries, prune, publicKeys } = desk
   return {
     ...{ tenant, get, list, history, entries, prune, publicKeys },
+    url: url.href.replace(/\/$/, ''),
     async verify(head) {
       const [keys, stored] = await Promise.all([publicKeys(), store.head(tenant)])
       return verifyRecord(readEntries(store, tenant), { tenant, keys, head, stored })
@@ -269,11 +288,13 @@ function toOperatorDesk({ desk, jobs, store }: Parts, operators: boolean): Appro
         operator: true,
         ...(note !== undefined && { note }),
       })
-      if (!cast) return 'There is no such request.'
-      if (cast.refusal)
-        return `Nothing was changed: the request is ${cast.refusal === 'voted' ? 'decided by you' : cast.request.state}.`
+      if (!cast) return { kind: 'refused', message: 'There is no such request.' }
+      const { request, refusal } = cast
+      const { state } = request
+      if (refusal) return { kind: 'refused', state, message: REFUSALS[refusal] }
       await jobs.drain()
-      return approve ? 'Approved.' : 'Denied.'
+      if (state !== 'open') return { kind: 'decided', state, message: approve ? 'Approved.' : 'Denied.' }
+      return { kind: 'counted', state, message: missingVotes(request, approve) }
     },
   }
 }

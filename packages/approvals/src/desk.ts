@@ -78,7 +78,8 @@ export interface Desk {
   publicKeys(): Promise<Readonly<Record<string, string>>>
 }
 
-interface ListOptions {
+export interface ListOptions {
+  /** The end of the page before. */
   readonly after?: Page['next']
   readonly newestFirst?: boolean
 }

@@ -165,7 +165,7 @@ const WHY_NOT: Readonly<Record<Standing['kind'], string | undefined>> = {
   self: 'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
 }
 
-const REFUSALS: Readonly<Record<Refusal, string>> = {
+export const REFUSALS: Readonly<Record<Refusal, string>> = {
   closed: 'Nothing was changed: this request was closed before.',
   late: 'Nothing was changed: the time for a decision is up.',
   voted: 'Nothing was changed: you have decided before.',
@@ -194,7 +194,18 @@ export async function vote(
   })
   if (!cast) return { asked, news: 'Nothing was changed: this request is gone.' }
   if (cast.refusal) return { asked: cast.request, news: REFUSALS[cast.refusal] }
-  return { asked: cast.request, news: approve ? 'You have approved this.' : 'You have denied this.' }
+  const { request } = cast
+  const news = approve ? 'You have approved this.' : 'You have denied this.'
+  return {
+    asked: request,
+    news: request.state === 'open' ? `${news} ${missingVotes(request, approve)}` : news,
+  }
+}
+
+/** Says how many votes of a kind an open request has, and how many decide it. */
+export function missingVotes({ votes, quorum, denials }: Asked, approve: boolean): string {
+  const cast = votes.filter((one) => one.approve === approve).length
+  return `${cast} of ${approve ? quorum : denials} ${approve ? 'approvals' : 'denials'}: the request waits for more.`
 }
 
 /** The groups with open requests that somebody belongs to. */

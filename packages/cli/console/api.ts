@@ -3,7 +3,7 @@
 import type { EventDelivery } from 'rondo'
 import type { Tool } from 'rondo/client'
 import type { CallReply } from '../src/console/calls.ts'
-import type { Action, ActionKind, ConsoleEvent, Served } from '../src/console/event.ts'
+import type { Action, ActionKind, ConsoleEvent, DeskReply, Served } from '../src/console/event.ts'
 
 export interface Status extends Served {
   readonly file: string
@@ -21,6 +21,10 @@ export interface Api {
   task(id: string, change?: { answers?: object; cancel?: boolean }): Promise<unknown>
   /** Delivers an event to a hook. */
   deliver(hook: string, event: unknown): Promise<EventDelivery>
+  /** The requests for approval. */
+  approvals(): Promise<DeskReply>
+  /** Votes on the request of a task, as somebody. */
+  vote(request: { task: string; key: string; approve: boolean; as: string }): Promise<unknown>
   /** Examines the server as `rondo doctor` does; the findings arrive as an event. */
   examine(request: object): Promise<unknown>
   /** Delivers batches of events until the signal fires; reconnects where it left off. */
@@ -59,6 +63,8 @@ export function createApi(token: string): Api {
     act: (kind, more) => post('/api/actions', { kind, ...more }),
     call: (request) => post('/api/calls', request),
     deliver: (hook, event) => post('/api/deliveries', { hook, event }),
+    approvals: () => get('/api/approvals'),
+    vote: (request) => post('/api/approvals', request),
     examine: (request) => post('/api/doctor', request),
     task: (id, change) => post('/api/tasks', { id, ...change }),
     follow(receive, lost, signal) {

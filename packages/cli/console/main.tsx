@@ -4,6 +4,7 @@ import { type JSX, render } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import { EXPECTED, type Served } from '../src/console/event.ts'
 import { createApi, type Status } from './api.ts'
+import { Approvals } from './approvals.tsx'
 import { Doctor } from './doctor.tsx'
 import { ActionList, FlowView } from './flow.tsx'
 import { Flows } from './flows.tsx'
@@ -16,6 +17,7 @@ const VIEWS = [
   ['flows', 'Flows'],
   ['try', 'Try'],
   ['tasks', 'Tasks'],
+  ['approvals', 'Approvals'],
   ['doctor', 'Doctor'],
 ] as const
 
@@ -34,7 +36,7 @@ const TICK_MS = 1_000
 const SHOWN_MS = 8_000
 /** From this width on, the list of flows stays beside the flow. */
 const BESIDE = '(min-width: 1700px)'
-const UNKNOWN: Served = { exported: { name: 'default', isFunction: false }, isOfficial: false }
+const UNKNOWN: Served = { exported: { name: 'default', isFunction: false }, isOfficial: false, routes: [] }
 
 function useMedia(query: string): boolean {
   const [matches, setMatches] = useState(() => matchMedia(query).matches)
@@ -149,6 +151,8 @@ function App(): JSX.Element {
           <Try {...common} api={api} go={go} />
         ) : place.view === 'tasks' ? (
           <Tasks {...common} api={api} />
+        ) : place.view === 'approvals' ? (
+          <Approvals {...common} api={api} />
         ) : place.view === 'doctor' ? (
           <Doctor {...common} api={api} />
         ) : (

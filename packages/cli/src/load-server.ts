@@ -18,12 +18,14 @@ import type { ReadableStream } from 'node:stream/web'
 import { pathToFileURL } from 'node:url'
 import type { McpServer } from '@modelcontextprotocol/server'
 import type { RondoError, Server } from 'rondo'
+import type { Route } from 'rondo/extension'
 import {
   createAllowList,
   isLoopback,
   loadInDevelopment,
   mountedHere,
   readNodeBody,
+  routesOf,
   toListenError,
 } from 'rondo/internal'
 
@@ -174,8 +176,9 @@ async function serveOfficial(found: McpServer | Build): Promise<LoadedServer> {
   async function answer(req: IncomingMessage & { body?: unknown }, res: ServerResponse): Promise<void> {
     const gone = new AbortController()
     res.once('close', () => gone.abort())
-    const response = await fetch(await toRequest(req, gone.signal))
-    res.writeHead(response.status, Object.fromEntries(response.headers))
+    const request = await toRequest(req, gone.signal)
+    const response = await (routeOf(request) ?? fetch)(request)
+    res.writeHead(response.status, [...response.headers].flat())
     if (response.body === null) return void res.end()
     await pipeline(Readable.fromWeb(response.body as ReadableStream<Uint8Array>), res)
   }
@@ -221,6 +224,14 @@ async function serveOfficial(found: McpServer | Build): Promise<LoadedServer> {
       serveStdio(build)
     },
   }
+}
+
+/** Returns the route of a mounted extension that serves a request, if there is one. */
+function routeOf({ url }: Request): Route | undefined {
+  const { pathname } = new URL(url)
+  for (const [path, route] of mountedHere().flatMap((mounted) => [...routesOf(mounted)]))
+    if (pathname === path || pathname.startsWith(`${path}/`)) return route
+  return undefined
 }
 
 /** On loopback, a page of another site could reach the server through the user's browser: its Host or Origin is foreign. */

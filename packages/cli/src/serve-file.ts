@@ -7,7 +7,7 @@
  */
 
 import type { EventDelivery } from 'rondo'
-import type { ApprovalDesk, DeskEntry, DeskRequest } from 'rondo/extension'
+import type { ApprovalDesk, DeskEntry, DeskOutcome, DeskRequest } from 'rondo/extension'
 import { approverOf, develop, mountedHere } from 'rondo/internal'
 import { loadServer, sayFailure, sayReason } from './load-server.ts'
 
@@ -39,7 +39,7 @@ export type DeskReply =
       readonly verification: Awaited<ReturnType<ApprovalDesk['verify']>>
     }
   | { readonly kind: 'exported' }
-  | { readonly kind: 'decided'; readonly decided: boolean; readonly message: string; readonly state?: string }
+  | { readonly kind: 'decided'; readonly outcome: DeskOutcome }
 
 export type ServeReport =
   | { readonly kind: 'approvals'; readonly reply: DeskReply }
@@ -124,10 +124,7 @@ async function runTask(desk: ApprovalDesk, task: DeskTask): Promise<DeskReply> {
       return { kind: 'exported' }
     case 'decide': {
       const { id, approve, operator, note } = task
-      const message = await desk.decide(id, approve, operator, note)
-      const decided = message === (approve ? 'Approved.' : 'Denied.')
-      const state = (await desk.get(id))?.state
-      return { kind: 'decided', decided, message, ...(state !== undefined && { state }) }
+      return { kind: 'decided', outcome: await desk.decide(id, approve, operator, note) }
     }
   }
 }

@@ -21,6 +21,7 @@ export type {
   Approver,
   Decision,
   DeskEntry,
+  DeskOutcome,
   DeskRequest,
   Voter,
 } from './tool/approval.ts'

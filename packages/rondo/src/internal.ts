@@ -36,7 +36,7 @@ export {
   type TracedOperation,
   type UnendedRound,
 } from './serve/development.ts'
-export { approverOf } from './serve/extension.ts'
+export { approverOf, routesOf } from './serve/extension.ts'
 export { createAllowList } from './serve/http/admission.ts'
 export { toListenError } from './serve/http/listen.ts'
 export { BUS_LIMITS } from './store/bus.ts'

@@ -158,9 +158,9 @@ function say({ io, options }: Invocation, reply: DeskReply): Exit {
     case 'exported':
       return 'done'
     case 'decided':
-      if (asJson) printJson(io, { decided: reply.decided, message: reply.message, state: reply.state })
-      else tell(io, reply.message)
-      return reply.decided ? 'done' : 'failed'
+      if (asJson) printJson(io, { ...reply.outcome })
+      else tell(io, reply.outcome.message)
+      return reply.outcome.kind === 'refused' ? 'failed' : 'done'
   }
 }
 

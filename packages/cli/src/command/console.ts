@@ -12,7 +12,9 @@ import { scriptArgs } from '../connection.ts'
 import { createActions } from '../console/actions.ts'
 import { createBook } from '../console/book.ts'
 import { type Calls, createCalls, followTasks } from '../console/calls.ts'
-import { createFleet } from '../console/fleet.ts'
+import { PAGES_VARIABLE } from '../console/event.ts'
+import { createFleet, type LocalFleet } from '../console/fleet.ts'
+import { openPages } from '../console/pages.ts'
 import { createProxy } from '../console/proxy.ts'
 import { openWeb, readAssets, type Web, type WebParts } from '../console/web.ts'
 import { serverEnv } from '../home.ts'
@@ -53,11 +55,12 @@ export const consoleCommand: Command = {
     const port = readPort(options) ?? 3000
 
     const book = createBook(io.now)
-    const fleet = createFleet({
+    const pages = await openPages(port === 0 ? 0 : port + 1, () => fleet)
+    const fleet: LocalFleet = createFleet({
       io,
       count,
       args: scriptArgs(path, [], 'console/instance'),
-      env: serverEnv(io),
+      env: { ...serverEnv(io), [PAGES_VARIABLE]: pages.origin },
       onHappening: book.add,
     })
     const proxy = createProxy(fleet, book, io.now)
@@ -67,6 +70,9 @@ export const consoleCommand: Command = {
     const web: Web = await open({
       ...{ port, assets: await readAssets(), book, proxy, act, calls },
       status: () => ({ file: path, mcp: web.mcp, instances: fleet.views(), ...fleet.served() }),
+    }).catch(async (error) => {
+      await pages.close()
+      throw error
     })
     const stopped = new Promise<void>((done) => {
       io.signal.addEventListener('abort', () => done(), { once: true })
@@ -80,7 +86,9 @@ export const consoleCommand: Command = {
         tell(io, `Cannot serve ${path}:\n${failed}`)
         return 'failed'
       }
-      if (!io.signal.aborted) announce(io, web, path, await sampleCall(calls, web.mcp), options.flag('json'))
+      const addresses = (fleet.served()?.routes ?? []).map((route) => pages.origin + route)
+      const call = await sampleCall(calls, web.mcp)
+      if (!io.signal.aborted) announce(io, { web, file: path, call, pages: addresses }, options.flag('json'))
       stopFollowing = followTasks({ fleet, proxy, book, look: (id) => calls.task({ id }) })
       if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)
       if (!options.flag('no-watch'))
@@ -94,7 +102,7 @@ export const consoleCommand: Command = {
     } finally {
       stopWatching()
       stopFollowing()
-      await Promise.all([fleet.stop(), web.close()])
+      await Promise.all([fleet.stop(), web.close(), pages.close()])
     }
     tell(io, 'Stopped.')
     return 'done'
@@ -113,9 +121,19 @@ async function open(parts: WebParts): Promise<Web> {
   }
 }
 
-function announce(io: Io, { page, mcp }: Web, file: string, call: string, json: boolean): void {
-  if (json) return printJson(io, { page, mcp, file, call })
-  print(io, `Console  ${page}\nMCP      ${mcp}\nCall     ${call}`)
+interface Announced {
+  readonly web: Web
+  readonly file: string
+  readonly call: string
+  /** The addresses of the routes of extensions. */
+  readonly pages: readonly string[]
+}
+
+function announce(io: Io, { web, file, call, pages }: Announced, json: boolean): void {
+  const { page, mcp } = web
+  if (json) return printJson(io, { page, mcp, file, call, pages })
+  const lines = [`Console  ${page}`, `MCP      ${mcp}`, `Call     ${call}`]
+  print(io, [...lines, ...pages.map((one) => `Pages    ${one}`)].join('\n'))
 }
 
 /** A command to paste into a terminal: calls the first tool whose arguments fit on a line, with made-up values. */

@@ -25,6 +25,10 @@ export interface Calls {
   task(request: unknown): Promise<object>
   /** Delivers an event to a hook of a task. */
   deliver(request: unknown): Promise<object>
+  /** The requests for approval. */
+  approvals(): Promise<object>
+  /** Votes on a request as somebody. */
+  vote(request: unknown): Promise<object>
   /** Examines the server as `rondo doctor` does, with a tool that asks. */
   examine(request: unknown): Promise<object>
 }
@@ -33,7 +37,7 @@ export interface CallsOptions {
   mcp(): string
   readonly proxy: Pick<ConsoleProxy, 'headersOfTask' | 'examining'>
   readonly book: Pick<Book, 'add' | 'watch'>
-  readonly fleet: Pick<LocalFleet, 'deliver'>
+  readonly fleet: Pick<LocalFleet, 'deliver' | 'approvals'>
   /** Runs `rondo doctor` with these arguments. */
   examine(args: readonly string[]): Promise<readonly DoctorFinding[]>
 }
@@ -100,6 +104,25 @@ export function createCalls({ mcp, proxy, book, fleet, examine }: CallsOptions):
       const delivery = await fleet.deliver(given.hook, given.event)
       if (delivery.kind === 'failed') throw new ActionError(delivery.problem)
       return delivery
+    },
+    async approvals() {
+      const reply = await fleet.approvals()
+      if (reply.kind === 'refused') throw new ActionError(reply.problem)
+      return reply
+    },
+    async vote(given) {
+      const { task, key, approve, as, note } = isRecord(given) ? given : {}
+      if (typeof task !== 'string' || typeof key !== 'string' || typeof approve !== 'boolean')
+        throw new ActionError('Name a request and a decision')
+      if (typeof as !== 'string' || as.trim() === '') throw new ActionError('Name who decides')
+      const by = { subject: as.trim() }
+      const reply = await fleet.approvals({
+        ...{ task, key, approve, by },
+        ...(typeof note === 'string' && note !== '' && { note }),
+      })
+      if (reply.kind !== 'voted')
+        throw new ActionError('problem' in reply ? reply.problem : 'Nothing was changed')
+      return reply
     },
     async examine(given) {
       const { tool, args = {} } = isRecord(given) ? given : {}

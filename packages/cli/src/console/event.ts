@@ -1,6 +1,7 @@
 /** The events of the console's supervisor, which it also sends to the page: one numbered list. */
 
 import type { EventDelivery } from 'rondo'
+import type { ApprovalVote, DeskRequest } from 'rondo/extension'
 import type { Development, TracedOperation, UnendedRound } from 'rondo/internal'
 import type { DoctorFinding } from '../doctor/probe.ts'
 
@@ -156,7 +157,8 @@ export interface Action {
 
 /** From an instance to the supervisor. */
 export type InstanceMessage =
-  | ({ readonly kind: 'listening'; readonly port: number } & Served)
+  /** `pages`: the port for the routes of extensions, if there are any. */
+  | ({ readonly kind: 'listening'; readonly port: number; readonly pages?: number } & Served)
   | { readonly kind: 'failed'; readonly message: string }
   | {
       readonly kind: 'event'
@@ -164,11 +166,24 @@ export type InstanceMessage =
     }
   | { readonly kind: 'tasks'; readonly tasks: readonly StoredTask[] }
   | { readonly kind: 'delivered'; readonly id: number; readonly delivery: DeliveryReport }
+  | { readonly kind: 'approvals'; readonly id: number; readonly reply: DeskReply }
 
-/** From the supervisor to an instance: asks for the tasks in its store, or has it deliver an event to a hook. */
+/** From the supervisor to an instance: asks for the tasks in its store, or has it deliver an event to a hook, or vote. */
 export type SupervisorMessage =
   | { readonly kind: 'look' }
   | { readonly kind: 'deliver'; readonly id: number; readonly hook: string; readonly event: unknown }
+  /** Without a vote, the requests are listed. */
+  | { readonly kind: 'approvals'; readonly id: number; readonly vote?: ApprovalVote }
+
+/** The requests of an instance, or what became of a vote. */
+export type DeskReply =
+  | { readonly kind: 'requests'; readonly url: string; readonly requests: readonly SeenRequest[] }
+  | { readonly kind: 'voted' }
+  /** `none`: the server uses no approvals. */
+  | { readonly kind: 'refused' | 'none'; readonly problem: string }
+
+/** A request for approval, without the hook that wakes its task. */
+export type SeenRequest = Omit<DeskRequest, 'hook'>
 
 /** The outcome of an event, as `server.deliver` reports it; or why that is not known. */
 export type DeliveryReport = EventDelivery | { readonly kind: 'failed'; readonly problem: string }
@@ -192,9 +207,14 @@ export function sayDelivery(delivery: EventDelivery): string {
 export interface Served {
   readonly exported: { readonly name: string; readonly isFunction: boolean }
   readonly isOfficial: boolean
+  /** The paths that the extensions of the server serve. */
+  readonly routes: readonly string[]
 }
 
 type DistributiveOmit<T, K extends PropertyKey> = T extends unknown ? Omit<T, K> : never
+
+/** The variable in which an instance finds the origin of its pages. */
+export const PAGES_VARIABLE = 'RONDO_CONSOLE_PAGES'
 
 /** The name of the console's own client. */
 export const CONSOLE_CLIENT = 'rondo-console'

@@ -8,10 +8,12 @@
 
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
+import type { ApprovalVote } from 'rondo/extension'
 import type { Io } from '../io.ts'
 import { endProcess, firstReport, startProcess } from '../server-process.ts'
 import type {
   DeliveryReport,
+  DeskReply,
   Happening,
   InstanceMessage,
   InstanceView,
@@ -41,6 +43,8 @@ export interface LocalFleet {
   look(): readonly Promise<readonly StoredTask[] | undefined>[]
   /** Has an instance deliver an event to a hook. */
   deliver(hook: string, event: unknown): Promise<DeliveryReport>
+  /** The requests for approval, or what became of a vote. */
+  approvals(vote?: ApprovalVote): Promise<DeskReply>
   /** Ends the process at once, as a crash would. False if it is not running. */
   kill(name: string): Promise<boolean>
   /** Lets the process finish its calls, then replaces it. */
@@ -55,6 +59,8 @@ export interface LocalFleet {
 export interface Up {
   readonly name: string
   readonly port: number
+  /** The port for the routes of extensions, if there are any. */
+  readonly pages?: number
 }
 
 type FirstMessage = Extract<InstanceMessage, { kind: 'listening' | 'failed' }>
@@ -63,6 +69,7 @@ interface Slot {
   readonly name: string
   child?: ChildProcess
   port?: number
+  pages?: number
   state: InstanceView['state']
   note?: string
   /** The reason for which the process of this slot is about to exit. */
@@ -82,7 +89,7 @@ export function createFleet(options: FleetOptions): LocalFleet {
   /** Every process that has not exited, old ones included. */
   const alive = new Set<ChildProcess>()
   let next = 0
-  let delivered = 0
+  let asked = 0
   let stopped = false
   let served: Served | undefined
   let turn: Promise<unknown> = Promise.resolve()
@@ -93,6 +100,12 @@ export function createFleet(options: FleetOptions): LocalFleet {
   process.once('exit', killAll)
 
   const tell = (slot: Slot): void => options.onHappening({ kind: 'instance', instance: viewOf(slot) })
+  const nextId = (): number => {
+    asked += 1
+    return asked
+  }
+  const running = (): ChildProcess[] =>
+    slots.flatMap(({ child, state }) => (state === 'up' && child ? [child] : []))
   const find = (name: string): Slot | undefined => slots.find((slot) => slot.name === name)
 
   function launch(slot: Slot): ChildProcess {
@@ -126,8 +139,9 @@ export function createFleet(options: FleetOptions): LocalFleet {
       return reason
     }
     const old = slot.child
-    served = { exported: message.exported, isOfficial: message.isOfficial }
-    Object.assign(slot, { child, port: message.port, state: 'up', note: undefined, intent: undefined })
+    const { port, pages, exported, isOfficial, routes } = message
+    served = { exported, isOfficial, routes }
+    Object.assign(slot, { child, port, pages, state: 'up', note: undefined, intent: undefined })
     tell(slot)
     child.once('exit', (code, signal) => onExit(slot, child, signal ?? `exit code ${code}`))
     if (old !== undefined) void endProcess(old)
@@ -158,7 +172,7 @@ export function createFleet(options: FleetOptions): LocalFleet {
   return {
     views: () => slots.map(viewOf),
     served: () => served,
-    look: () => slots.flatMap(({ child, state }) => (state === 'up' && child ? [lookInto(child)] : [])),
+    look: () => running().map(lookInto),
     pick({ avoid, only } = {}) {
       const ups = slots.filter((slot) => slot.state === 'up' && slot.port !== undefined)
       const chosen =
@@ -166,16 +180,26 @@ export function createFleet(options: FleetOptions): LocalFleet {
           ? ups.filter(({ name }) => name !== avoid)
           : ups.filter(({ name }) => name === only)
       const slot = chosen.length === 0 ? undefined : chosen[next++ % chosen.length]
-      return slot?.port === undefined ? undefined : { name: slot.name, port: slot.port }
+      if (slot?.port === undefined) return undefined
+      const { name, port, pages } = slot
+      return { name, port, ...(pages !== undefined && { pages }) }
     },
     async deliver(hook, event) {
       let report: DeliveryReport = { kind: 'failed', problem: 'No instance is up' }
       // A store in memory is only in the instance that runs the task.
-      for (const { child } of slots.filter((slot) => slot.state === 'up')) {
-        if (child === undefined) continue
-        delivered += 1
-        report = await deliverTo(child, { kind: 'deliver', id: delivered, hook, event })
+      for (const child of running()) {
+        const reply = await askInstance(child, { kind: 'deliver', id: nextId(), hook, event })
+        report = reply?.kind === 'delivered' ? reply.delivery : { kind: 'failed', problem: ENDED }
         if (report.kind !== 'unknown') return report
+      }
+      return report
+    },
+    async approvals(vote) {
+      let report: DeskReply = { kind: 'refused', problem: 'No instance is up' }
+      for (const child of running()) {
+        const reply = await askInstance(child, { kind: 'approvals', id: nextId(), ...(vote && { vote }) })
+        report = reply?.kind === 'approvals' ? reply.reply : { kind: 'refused', problem: ENDED }
+        if (report.kind !== 'refused') return report
       }
       return report
     },
@@ -263,23 +287,23 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefine
   })
 }
 
-function deliverTo(
-  child: ChildProcess,
-  message: Extract<SupervisorMessage, { kind: 'deliver' }>,
-): Promise<DeliveryReport> {
+const ENDED =
+  'The instance ended before it responded. What it did is not lost: the same request again changes nothing twice'
+
+type Asked = Extract<SupervisorMessage, { id: number }>
+type Reply = Extract<InstanceMessage, { id: number }>
+
+/** Sends a request to an instance; undefined if it ends before it replies. */
+function askInstance(child: ChildProcess, message: Asked): Promise<Reply | undefined> {
   return new Promise((done) => {
-    const end = (delivery: DeliveryReport): void => {
+    const end = (reply?: Reply): void => {
       child.off('message', read).off('exit', gone)
-      done(delivery)
+      done(reply)
     }
     const read = (reply: InstanceMessage | null): void => {
-      if (reply?.kind === 'delivered' && reply.id === message.id) end(reply.delivery)
+      if (reply !== null && 'id' in reply && reply.id === message.id) end(reply)
     }
-    const gone = (): void =>
-      end({
-        kind: 'failed',
-        problem: 'The instance ended before it responded. If the hook has the event, a second one is refused',
-      })
+    const gone = (): void => end()
     child.on('message', read).once('exit', gone)
     child.send(message, (error) => error && gone())
   })

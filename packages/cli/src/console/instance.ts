@@ -5,15 +5,23 @@
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import {
+  createServer as createHttpServer,
+  type Server as HttpServer,
+  type IncomingMessage,
+  type ServerResponse,
+} from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { develop, readNodeBody } from 'rondo/internal'
+import type { ApprovalVote, Approver } from 'rondo/extension'
+import { approverOf, develop, mountedHere, readNodeBody, routesOf } from 'rondo/internal'
 import type { OperatorTasks } from 'rondo/store'
 import { loadServer, sayFailure, sayReason } from '../load-server.ts'
 import {
   type DeliveryReport,
+  type DeskReply,
   EXCHANGE_HEADER,
   type InstanceMessage,
+  PAGES_VARIABLE,
   type PlainError,
   PRINCIPAL_HEADER,
   REWORD_HEADER,
@@ -70,6 +78,7 @@ develop({
   },
   reworded: () => current.getStore()?.reworded ?? [],
   store: (store) => void stores.push(store),
+  pages: process.env[PAGES_VARIABLE],
 })
 
 /** Older tasks are not shown. */
@@ -86,9 +95,34 @@ let deliver = async (_hook: string, _event: unknown): Promise<DeliveryReport> =>
   problem: 'The console delivers events to servers of this package only',
 })
 
+let approver: Approver | undefined
+
+/** Requests that the page shows, of each state. */
+const MAX_REQUESTS = 50
+
+/** Votes as a visitor of the pages would, or lists the requests: the open ones first. */
+async function approvals(vote?: ApprovalVote): Promise<DeskReply> {
+  const desk = approver?.desk?.()
+  if (!approver?.vote || !desk) return { kind: 'none', problem: 'The server uses no approvals' }
+  if (vote) {
+    const problem = await approver.vote(vote)
+    return problem === undefined ? { kind: 'voted' } : { kind: 'refused', problem }
+  }
+  const lists = await Promise.all([
+    desk.list(['open'], MAX_REQUESTS),
+    desk.list(['closed'], MAX_REQUESTS, { newestFirst: true }),
+  ])
+  const requests = lists.flatMap((list) => list.requests).map(({ hook: _, ...shown }) => shown)
+  return { kind: 'requests', url: desk.url, requests }
+}
+
 process.on('message', (message: SupervisorMessage) => {
   if (message.kind === 'look') return void look()
   const { id } = message
+  if (message.kind === 'approvals')
+    return void approvals(message.vote)
+      .catch((error): DeskReply => ({ kind: 'refused', problem: sayReason(error) }))
+      .then((reply) => send({ kind: 'approvals', id, reply }))
   deliver(message.hook, message.event)
     .catch((error): DeliveryReport => ({ kind: 'failed', problem: sayReason(error) }))
     .then((delivery) => send({ kind: 'delivered', id, delivery }))
@@ -160,6 +194,7 @@ async function start(): Promise<void> {
     throw new Error(`Its store cannot be used. ${sayReason(error)}`)
   })
   if ('deliver' in server && typeof server.deliver === 'function') deliver = server.deliver.bind(server)
+  approver = [server, ...mountedHere()].map(approverOf).find((one) => one !== undefined)
   const handler = server.nodeHandler()
   const calls = new Set<ServerResponse>()
   let onIdle = (): void => {}
@@ -180,11 +215,33 @@ async function start(): Promise<void> {
     })
     await server.close()
   }
+  const port = await listen(http)
+  const routes = [server, ...mountedHere()].flatMap((one) => [...routesOf(one).keys()])
+  const pages = routes.length === 0 ? undefined : await listen(createHttpServer(servePages(handler, routes)))
+  send({ kind: 'listening', port, exported, isOfficial, routes, ...(pages !== undefined && { pages }) })
+}
+
+async function listen(http: HttpServer): Promise<number> {
   await new Promise<void>((done, fail) => {
     http.once('error', fail)
     http.listen(0, '127.0.0.1', done)
   })
-  send({ kind: 'listening', port: (http.address() as AddressInfo).port, exported, isOfficial })
+  return (http.address() as AddressInfo).port
+}
+
+/** Serves the routes of extensions and nothing else, to pages of their own origin. */
+function servePages(
+  handler: (req: IncomingMessage, res: ServerResponse) => void,
+  routes: readonly string[],
+): (req: IncomingMessage, res: ServerResponse) => void {
+  const origin = process.env[PAGES_VARIABLE]
+  return (req, res) => {
+    const { headers } = req
+    if (`http://${headers.host}` !== origin || (headers.origin ?? origin) !== origin) return refuse(res, 403)
+    const { pathname } = new URL(`http://pages${req.url?.startsWith('/') ? req.url : '/'}`)
+    if (routes.some((route) => pathname === route || pathname.startsWith(`${route}/`))) handler(req, res)
+    else res.writeHead(404, { 'Content-Type': 'text/plain', Connection: 'close' }).end('Not found\n')
+  }
 }
 
 try {

@@ -99,7 +99,7 @@ export async function openWeb(parts: WebParts): Promise<Web> {
   }
 }
 
-function listen(server: Server, port: number, host: string): Promise<void> {
+export function listen(server: Server, port: number, host: string): Promise<void> {
   return new Promise((done, fail) => {
     server.once('error', fail)
     server.listen(port, host, () => {
@@ -110,7 +110,7 @@ function listen(server: Server, port: number, host: string): Promise<void> {
   })
 }
 
-function closeServer(server: Server): Promise<void> {
+export function closeServer(server: Server): Promise<void> {
   return new Promise((done) => {
     server.close(() => done())
     server.closeIdleConnections()
@@ -144,10 +144,12 @@ async function route(req: IncomingMessage, res: ServerResponse, scene: Scene): P
   if (at === 'POST /api/doctor') return replyTo(req, res, scene.calls.examine)
   if (at === 'POST /api/deliveries') return replyTo(req, res, scene.calls.deliver)
   if (at === 'POST /api/tasks') return replyTo(req, res, scene.calls.task)
+  if (at === 'GET /api/approvals') return reply(res, scene.calls.approvals)
+  if (at === 'POST /api/approvals') return replyTo(req, res, scene.calls.vote)
   return sendText(res, 404, 'Not found')
 }
 
-function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
+export function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
   return rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === 'host').length > 1
 }
 

@@ -31,7 +31,7 @@ import {
 import type { FlowMethod } from '../protocol/call.ts'
 import { resolveKeys } from '../seal/key-ring.ts'
 import { inDevelopment, mountedInDevelopment } from '../serve/development.ts'
-import { createExtensions, type ExtendedHost, type Extension, offerApprover } from '../serve/extension.ts'
+import { createExtensions, type ExtendedHost, type Extension, offerExtensions } from '../serve/extension.ts'
 import { readTaskOptions, resolveLimits, SHARED_OPTIONS } from '../serve/options.ts'
 import { POLL_RANGE, TTL_RANGE } from '../tool/registry.ts'
 import { assertAccept, type InputRequired } from '../tool/target.ts'
@@ -294,7 +294,7 @@ export function createRondo(given: RondoOptions): Rondo {
       await extensions.close()
     },
   }
-  offerApprover(rondo, () => extended.approver)
+  offerExtensions(rondo, { host: extended, routes: extensions.routes })
   mountedInDevelopment(rondo)
   return rondo
 }

@@ -38,6 +38,8 @@ export interface Development {
   replace?(options: Affected): Partial<Affected>
   /** What was mounted on servers that are not ours, which cannot stop it. */
   mounted?: Mounted[]
+  /** The origin at which the routes of extensions are served. */
+  pages?: string
 }
 
 interface Mounted {
@@ -160,6 +162,11 @@ export function inDevelopment<O extends Affected>(options: O): O & Added {
 export function mountedInDevelopment(mounted: Mounted): void {
   const hook = (globalThis as Slot)[SLOT]
   if (hook) hook.mounted = [...(hook.mounted ?? []), mounted]
+}
+
+/** The origin at which browsers reach the routes of extensions; undefined if only the operator knows it. */
+export function pagesInDevelopment(): string | undefined {
+  return (globalThis as Slot)[SLOT]?.pages
 }
 
 export function mountedHere(): readonly Mounted[] {

@@ -15,6 +15,7 @@ import { deriveFromRing } from '../seal/key-ring.ts'
 import type { EngineStore, Store } from '../store/store.ts'
 import type { Approver } from '../tool/approval.ts'
 import { inTime } from '../tool/hook.ts'
+import { pagesInDevelopment } from './development.ts'
 import type { OpenHost } from './host.ts'
 import type { Route, ServedExtensions } from './port.ts'
 
@@ -66,6 +67,8 @@ export interface ExtensionHost {
   readonly tenant: string
   /** Absent if the server has no store. */
   readonly store?: Store | EngineStore
+  /** The origin at which `rondo console` serves the routes, to be used instead of a configured one. Absent everywhere else. */
+  readonly pages?: string
   /** Returns the time in milliseconds since the epoch. */
   now(): number
   /** Writes a line to the log, as a warning if there is an error. The message must not contain secrets. */
@@ -100,16 +103,28 @@ export interface Extensions extends ServedExtensions {
 }
 
 /** Shared by all copies of this package in a process: a file may import another one than the command that loads it. */
-const APPROVER = Symbol.for('rondo.approver')
+const OFFERED = Symbol.for('rondo.extensions')
 
-/** Lets `approverOf` find the extension that asks people. */
-export function offerApprover(server: object, approver: () => Approver | undefined): void {
-  Object.defineProperty(server, APPROVER, { value: approver })
+interface Offered {
+  readonly host: Pick<ExtendedHost, 'approver'>
+  readonly routes: ReadonlyMap<string, Route>
 }
+
+/** Lets `approverOf` and `routesOf` find what the extensions of a server have. */
+export function offerExtensions(server: object, offered: Offered): void {
+  Object.defineProperty(server, OFFERED, { value: offered })
+}
+
+const offeredBy = (server: object): Offered | undefined => (server as { [OFFERED]?: Offered })[OFFERED]
 
 /** Returns the part of an extension that asks people, if the server uses one. */
 export function approverOf(server: object): Approver | undefined {
-  return (server as { [APPROVER]?: () => Approver | undefined })[APPROVER]?.()
+  return offeredBy(server)?.host.approver
+}
+
+/** Returns the routes of a server's extensions, by path. */
+export function routesOf(server: object): ReadonlyMap<string, Route> {
+  return offeredBy(server)?.routes ?? new Map()
 }
 
 /** The parts of a host that extensions use or add to. */
@@ -323,6 +338,7 @@ function hostOf({ host, name, hasTool, deliver, hook }: ExtensionsOptions, exten
     name,
     tenant: host.audience,
     store: host.store,
+    pages: pagesInDevelopment(),
     now: host.platform.now,
     log: (message, error) => host.log({ event: 'extension', extension, message, error }),
     async seal(purpose, data) {

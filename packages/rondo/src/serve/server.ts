@@ -12,7 +12,7 @@ import { createOlder } from '../session/service.ts'
 import { createRegistry, type Declarations, type Registry } from '../tool/registry.ts'
 import { heldInDevelopment, inDevelopment } from './development.ts'
 import { onRejections, onSignals } from './drain.ts'
-import { createExtensions, type Extension, type Extensions, offerApprover } from './extension.ts'
+import { createExtensions, type Extension, type Extensions, offerExtensions } from './extension.ts'
 import { type CallerLog, createCallerLog, createRefusalLog } from './failure.ts'
 import { createFleet, type Fleet, shareChanges } from './fleet.ts'
 import { offerForwarding } from './forwarding.ts'
@@ -339,7 +339,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       host.close()
     },
   }
-  offerApprover(server, () => host.approver)
+  offerExtensions(server, { host, routes: extensions.routes })
   offerForwarding(server, {
     declare(listing, name, forwarded) {
       registry.forward(listing, name, forwarded)

@@ -105,9 +105,15 @@ export interface Approver {
 export interface ApprovalDesk {
   /** The audience of the server, to which the requests and the record belong. */
   readonly tenant: string
+  /** The address of the inbox. A request has its page at `/r/<id>` below it. */
+  readonly url: string
   get(id: string): Promise<DeskRequest | undefined>
-  /** Requests with any of these labels: `open`, `closed`. The oldest first. */
-  list(labels: readonly string[], limit: number): Promise<{ readonly requests: readonly DeskRequest[] }>
+  /** Requests with any of these labels: `open`, `closed`. Default: the oldest first. */
+  list(
+    labels: readonly string[],
+    limit: number,
+    options?: { readonly newestFirst?: boolean },
+  ): Promise<{ readonly requests: readonly DeskRequest[] }>
   history(id: string): Promise<readonly DeskEntry[]>
   /** Entries of the record after this number, in order. */
   entries(after: number, limit: number): Promise<readonly DeskEntry[]>
@@ -119,8 +125,17 @@ export interface ApprovalDesk {
     readonly head?: { readonly seq: number; readonly hash: string }
     readonly problems: readonly string[]
   }>
-  /** Decides as an operator. Returns a sentence that says what became of it. */
-  decide(id: string, approve: boolean, operator: string, note?: string): Promise<string>
+  /** Decides as an operator. */
+  decide(id: string, approve: boolean, operator: string, note?: string): Promise<DeskOutcome>
+}
+
+/** What became of a decision by an operator, with a sentence that says so. */
+export interface DeskOutcome {
+  /** `counted`: the vote is recorded, and the request needs more. `refused`: nothing was changed. */
+  readonly kind: 'decided' | 'counted' | 'refused'
+  /** The state of the request afterwards. Absent if there is no such request. */
+  readonly state?: string
+  readonly message: string
 }
 
 /** A request with what became of it. */
