@@ -89,10 +89,11 @@ const stateOf = async (id: string) => (await approvals.desk().get(id))?.state
 
 describe.skipIf(!HAS_BROWSER)('the pages of an approver', () => {
   it.each([
-    { colorScheme: 'light', width: 1280 },
-    { colorScheme: 'dark', width: 360 },
+    { colorScheme: 'light', width: 1280, javaScriptEnabled: true },
+    { colorScheme: 'dark', width: 360, javaScriptEnabled: true },
+    { colorScheme: 'light', width: 400, javaScriptEnabled: false },
   ] as const)(
-    'L1 can be used with a keyboard alone, and have no barriers: $colorScheme, $width px',
+    'L1 can be used with a keyboard alone, and have no barriers: $colorScheme, $width px, scripts $javaScriptEnabled',
     async (options) => {
       const id = `v-${options.width}`
       await ask(id)
@@ -106,13 +107,19 @@ describe.skipIf(!HAS_BROWSER)('the pages of an approver', () => {
         }
         throw new Error(`The keyboard does not reach ${name}`)
       }
+      // axe is a script: it examines a copy of what a browser without scripts shows.
+      const checker = options.javaScriptEnabled ? undefined : await openBrowser()
       const assertNoBarriers = async () => {
-        const { violations, passes } = await runAxe(page)
+        await checker?.page.setContent(await page.content())
+        const { violations, passes } = await runAxe(checker?.page ?? page)
         expect(violations).toEqual([])
         expect(passes).toBeGreaterThan(5)
         expect(await page.evaluate('document.documentElement.scrollWidth <= innerWidth')).toBe(true)
       }
       try {
+        await page.goto('data:text/html,<title>unchanged</title><script>document.title = "ran"</script>')
+        expect(await page.title()).toBe(options.javaScriptEnabled ? 'ran' : 'unchanged')
+        browser.requests.length = 0
         await page.goto(`${origin}/approvals`)
         await assertNoBarriers()
         await tabTo(`Deploy ${id}?`)
@@ -130,6 +137,7 @@ describe.skipIf(!HAS_BROWSER)('the pages of an approver', () => {
         expect(elsewhere).toEqual([])
       } finally {
         await browser.close()
+        await checker?.close()
       }
       expect(await stateOf(id)).toBe('approved')
     },
