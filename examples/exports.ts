@@ -75,7 +75,7 @@ import {
 } from 'rondo/client/oauth'
 import { JsonRpcError, rateLimit } from 'rondo/extension'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
-import { forwarding, UpstreamError } from 'rondo/forward'
+import { forwarding, type TaskState, taskCreated, UpstreamError } from 'rondo/forward'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
 import { otel } from 'rondo/otel'
 import { createPostgresStore } from 'rondo/postgres'
@@ -159,6 +159,12 @@ export function serveOthers(server: Server, client: Client) {
     row,
     run: async (args, ctx) => ({ ...(await client.callTool('search', { ...args }, { signal: ctx.signal })) }),
   })
+  // #endregion
+}
+
+export async function handOver(task: TaskState, seal: (id: string) => Promise<string>) {
+  // #region taskCreated
+  return taskCreated({ ...task, taskId: await seal(task.taskId) })
   // #endregion
 }
 

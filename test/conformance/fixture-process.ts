@@ -49,8 +49,16 @@ export async function probe(url: URL): Promise<void> {
   }
 }
 
-export async function startFixture(env: Readonly<Record<string, string>> = {}): Promise<Fixture> {
-  const child = spawn(process.execPath, [processFile('test/conformance/server.ts'), '--port', '0'], {
+/** Starts a gateway in front of the server at `upstream`. */
+export function startGateway(upstream: URL, env: Readonly<Record<string, string>> = {}): Promise<Fixture> {
+  return startFixture({ ...env, CONFORMANCE_UPSTREAM: upstream.href }, 'test/conformance/gateway-server.ts')
+}
+
+export async function startFixture(
+  env: Readonly<Record<string, string>> = {},
+  file = 'test/conformance/server.ts',
+): Promise<Fixture> {
+  const child = spawn(process.execPath, [processFile(file), '--port', '0'], {
     cwd: ROOT,
     env: { ...process.env, RONDO_QUIET: '1', ...env },
     stdio: ['ignore', 'pipe', 'inherit'],

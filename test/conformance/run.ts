@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { parseArgs } from 'node:util'
 import { processFile } from '../support/process-file.ts'
 import { startRoundRobin } from '../support/round-robin.ts'
-import { type Fixture, probe, startFixture } from './fixture-process.ts'
+import { type Fixture, probe, startFixture, startGateway } from './fixture-process.ts'
 import { runScenario, type Target, type Verdict } from './run-scenario.ts'
 import {
   ALWAYS_SKIPPED,
@@ -28,6 +28,7 @@ const HELP = `Usage: npm run conformance -- [options]
   --requirements R  the scenarios of revision R: 2026-07-28 (the default) or 2025-11-25
   --scenario NAME   only this scenario; may be repeated
   --two-instances   through a round robin over two processes that share a key
+  --gateway         through a gateway in front of the fixture; with --two-instances through two
   --store KIND      the instances share a database: sqlite or postgres
   --client          the scenarios for clients, against test/conformance/client.ts
   --url URL         a server that is already running, instead of the fixture
@@ -47,14 +48,16 @@ async function stopAll(fixtures: readonly Fixture[]): Promise<void> {
   await Promise.all(fixtures.map((fixture) => fixture.stop()))
 }
 
-async function stageOne(env: Env): Promise<Stage> {
-  const fixture = await startFixture(env)
+type Start = (env: Env) => Promise<Fixture>
+
+async function stageOne(start: Start, env: Env): Promise<Stage> {
+  const fixture = await start(env)
   return { target: { kind: 'server', url: fixture.url.href }, stop: fixture.stop }
 }
 
-async function stageTwo(shared: Env): Promise<Stage> {
+async function stageTwo(start: Start, shared: Env): Promise<Stage> {
   const env = { ...shared, RONDO_KEYS: `k1:${randomBytes(32).toString('base64url')}` }
-  const fixtures = [await startFixture(env), await startFixture(env)]
+  const fixtures = [await start(env), await start(env)]
   try {
     const robin = await startRoundRobin(fixtures.map((fixture) => fixture.url))
     const url = new URL(fixtures[0]?.url.pathname ?? '/', robin.url)
@@ -122,6 +125,7 @@ function readOptions() {
       requirements: { type: 'string', default: REVISION },
       scenario: { type: 'string', multiple: true },
       'two-instances': { type: 'boolean', default: false },
+      gateway: { type: 'boolean', default: false },
       store: { type: 'string' },
       client: { type: 'boolean', default: false },
       url: { type: 'string' },
@@ -139,14 +143,18 @@ async function stageFor(options: Options): Promise<Stage> {
   if (options.client) return stageClient()
   if (options.url) return stageUrl(new URL(options.url))
   const store = await openSharedStore(options.store)
+  const behind = options.gateway ? await startFixture() : undefined
+  const start: Start = behind ? (env) => startGateway(behind.url, env) : startFixture
   try {
-    const stage = await (options['two-instances'] ? stageTwo(store.env) : stageOne(store.env))
+    const stage = await (options['two-instances'] ? stageTwo(start, store.env) : stageOne(start, store.env))
     const stop = async () => {
       await stage.stop()
+      await behind?.stop()
       await store.close()
     }
     return { ...stage, stop }
   } catch (error) {
+    await behind?.stop()
     await store.close()
     throw error
   }

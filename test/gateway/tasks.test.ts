@@ -1,13 +1,20 @@
-/** Tools that run only as tasks at their server, for clients that cannot follow tasks. */
+/** Tools that run as tasks at their server, for clients that follow tasks and for those that cannot. */
 
+import type { GatewayOptions } from '@rondo/gateway'
 import { createServer, generateKey } from 'rondo'
-import { connect } from 'rondo/client'
+import { type Client, connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { serveGateway } from './peers.ts'
 
-async function jobs(): Promise<{ url: string; seen: { runs: number; slow: string } }> {
+interface Jobs {
+  readonly url: string
+  readonly seen: { runs: number; slow: string }
+  stop(): Promise<void>
+}
+
+async function jobs(onTask: (id: string) => void = () => {}): Promise<Jobs> {
   const seen = { runs: 0, slow: '' }
   const store = createMemoryStore()
   const server = createServer({
@@ -16,7 +23,7 @@ async function jobs(): Promise<{ url: string; seen: { runs: number; slow: string
     keys: generateKey(),
     log: () => {},
     store,
-    tasks: { pollMs: 20 },
+    tasks: { pollMs: 20, onEvent: (event) => event.kind === 'began' && onTask(event.id) },
   })
   server.tool('job', { input: z.object({ n: z.number() }), task: 'always' }, async ({ n }, ctx) => {
     const { sure } = await ctx.ask('sure', { message: `Run ${n}?`, schema: z.object({ sure: z.string() }) })
@@ -33,7 +40,7 @@ async function jobs(): Promise<{ url: string; seen: { runs: number; slow: string
   })
   const { url } = await server.listen({ port: 0, signals: false, graceMs: 100 })
   onTestFinished(() => server.close())
-  return { url, seen }
+  return { url, seen, stop: () => server.close() }
 }
 
 const REVISIONS = ['2026-07-28', '2025-11-25'] as const
@@ -67,5 +74,188 @@ describe.each(cells)('K4 a client of $host without tasks, before $behind', ({ ho
     stop.abort()
     await expect(calling).rejects.toThrow()
     await expect.poll(() => seen.slow).toBe('cancelled')
+  })
+})
+
+/** Our client at the gateway, as the caller that its header names. */
+async function follower(url: string, who: string, accepts: 'form' | 'nothing' = 'form') {
+  const client = await connect(url, {
+    mode: '2026-07-28',
+    headers: { 'x-user': who },
+    ...(accepts === 'form' && { answers: { elicitation: { form: () => ({ action: 'cancel' }) } } }),
+  })
+  onTestFinished(() => client.close())
+  return client
+}
+
+const authenticate: GatewayOptions['authenticate'] = ({ headers }) => ({ subject: headers('x-user') ?? '' })
+
+async function begun(client: Client, name: string, args: Readonly<Record<string, unknown>> = {}) {
+  const round = await client.round({ method: 'tools/call', name, arguments: args }, { tasks: true })
+  if (round.resultType !== 'task') throw new Error(`The call of ${name} is not a task`)
+  return round.task
+}
+
+describe('a client that follows tasks', () => {
+  it('W2 gets a handle, answers and gets the result on any instance with the same keys', async () => {
+    const { url, seen } = await jobs()
+    const keys = generateKey()
+    const one = await serveGateway({ up: { url } }, { keys, authenticate })
+    const two = await serveGateway({ up: { url } }, { keys, authenticate })
+    const { taskId, status } = await begun(await follower(one.url, 'ann'), 'job', { n: 4 })
+    expect(status).toBe('working')
+    const task = (await follower(two.url, 'ann')).task(taskId)
+    await expect.poll(() => task.get()).toMatchObject({ taskId, status: 'input_required' })
+    const { inputRequests } = await task.get()
+    expect(inputRequests).toMatchObject({ sure: { params: { message: 'Run 4?' } } })
+    await task.answer({ sure: { action: 'accept', content: { sure: 'yes' } } })
+    await expect.poll(async () => (await task.get()).status).toBe('completed')
+    expect((await task.get()).result).toMatchObject({ content: [{ type: 'text', text: 'ran 4: yes' }] })
+    expect(seen.runs).toBe(1)
+  })
+
+  it('is served by callTool, from the call to the result', async () => {
+    const { url } = await jobs()
+    const gateway = await serveGateway({ up: { url } })
+    const client = await connect(gateway.url, {
+      answers: { elicitation: { form: () => ({ action: 'accept', content: { sure: 'yes' } }) } },
+    })
+    onTestFinished(() => client.close())
+    expect((await client.callTool('job', { n: 5 })).content).toEqual([{ type: 'text', text: 'ran 5: yes' }])
+  })
+
+  it('cancels the task at its server', async () => {
+    const { url, seen } = await jobs()
+    const gateway = await serveGateway({ up: { url } })
+    const client = await follower(gateway.url, 'ann')
+    const { taskId } = await begun(client, 'slow')
+    await expect.poll(() => seen.slow).toBe('running')
+    await client.task(taskId).cancel()
+    await expect.poll(() => seen.slow).toBe('cancelled')
+    expect((await client.task(taskId).get()).status).toBe('cancelled')
+  })
+
+  it('W7 is notified of its own task, under its handle', async () => {
+    const { url } = await jobs()
+    const gateway = await serveGateway({ up: { url } }, { authenticate })
+    const client = await follower(gateway.url, 'ann')
+    const { taskId } = await begun(client, 'job', { n: 6 })
+    const other = (await follower(gateway.url, 'bob')).subscribe({ taskIds: [taskId] })
+    onTestFinished(() => other.close())
+    let leaked = 0
+    void (async () => {
+      for await (const _ of other) leaked += 1
+    })()
+    await other.filter
+    const statuses = new Set<string>()
+    const subscription = client.subscribe({ taskIds: [taskId] })
+    await subscription.filter
+    for await (const change of subscription) {
+      if (change.kind !== 'task') continue
+      expect(change.task.taskId).toBe(taskId)
+      statuses.add(change.task.status)
+      if (change.task.status === 'input_required')
+        await client.task(taskId).answer({ sure: { action: 'accept', content: { sure: 'yes' } } })
+      if (change.task.status === 'completed') break
+    }
+    expect(statuses).toContain('completed')
+    expect(leaked).toBe(0)
+  })
+
+  it('W2 gets nothing with the handle of another caller, a made-up one, or the id at the server', async () => {
+    const { url, seen } = await jobs()
+    const gateway = await serveGateway({ up: { url } }, { authenticate })
+    const ann = await follower(gateway.url, 'ann')
+    const bob = await follower(gateway.url, 'bob')
+    const { taskId } = await begun(ann, 'slow')
+    await expect.poll(() => seen.slow).toBe('running')
+    const direct = await connect(url)
+    onTestFinished(() => direct.close())
+    const last = taskId.at(-2) === 'A' ? 'B' : 'A'
+    const ids = [
+      taskId,
+      `${taskId.slice(0, -2)}${last}${taskId.at(-1)}`,
+      'up.',
+      'up.r1.x',
+      `up.${'x'.repeat(9_000)}`,
+    ]
+    for (const id of ids) {
+      await expect(bob.task(id).get()).rejects.toMatchObject({ peer: { code: -32602 } })
+      await expect(bob.task(id).answer({ a: { action: 'cancel' } })).rejects.toMatchObject({
+        peer: { code: -32602 },
+      })
+      await expect(bob.task(id).cancel()).rejects.toMatchObject({ peer: { code: -32602 } })
+      if (id !== taskId) await expect(ann.task(id).get()).rejects.toMatchObject({ peer: { code: -32602 } })
+    }
+    expect(seen.slow).toBe('running')
+    expect((await ann.task(taskId).get()).status).toBe('working')
+  })
+
+  it('W2 sees the id at the server nowhere: not in the handle, the states or the notifications', async () => {
+    const ids = new Set<string>()
+    const { url } = await jobs((id) => ids.add(id))
+    const gateway = await serveGateway({ up: { url } })
+    const client = await follower(gateway.url, 'ann')
+    const task = await begun(client, 'job', { n: 7 })
+    await expect.poll(async () => (await client.task(task.taskId).get()).status).toBe('input_required')
+    const seen = JSON.stringify([task, await client.task(task.taskId).get(), gateway.events])
+    expect(ids.size).toBe(1)
+    for (const id of ids) expect(seen).not.toContain(id)
+    expect(JSON.stringify([...ids])).not.toBe('[]')
+  })
+
+  it('W2 reads that a task is unknown after its name was given to another server', async () => {
+    const keys = generateKey()
+    const [first, second] = [await jobs(), await jobs()]
+    const before = await serveGateway({ up: { url: first.url } }, { keys })
+    const after = await serveGateway({ up: { url: second.url } }, { keys })
+    const { taskId } = await begun(await follower(before.url, 'ann'), 'slow')
+    const client = await follower(after.url, 'ann')
+    await expect(client.task(taskId).get()).rejects.toMatchObject({ peer: { code: -32602 } })
+  })
+
+  it('W3 sees the questions that its request declares', async () => {
+    const { url } = await jobs()
+    const gateway = await serveGateway({ up: { url } }, { authenticate })
+    const { taskId } = await begun(await follower(gateway.url, 'ann'), 'job', { n: 8 })
+    const blind = (await follower(gateway.url, 'ann', 'nothing')).task(taskId)
+    await expect.poll(async () => (await blind.get({ accepts: [] })).status).toBe('input_required')
+    expect((await blind.get({ accepts: [] })).inputRequests).toEqual({})
+    expect((await blind.get({ accepts: ['form'] })).inputRequests).toHaveProperty('sure')
+  })
+
+  it('W4 reads in a cancelled task which question was refused, and the work ends at the server', async () => {
+    const { url, seen } = await jobs()
+    const onRound = () => ({ kind: 'refuse', reason: 'not here' }) as const
+    const gateway = await serveGateway({ up: { url }, other: { url } }, { onRound })
+    const client = await follower(gateway.url, 'ann')
+    const { taskId } = await begun(client, 'up_job', { n: 9 })
+    await expect.poll(async () => (await client.task(taskId).get()).status).toBe('cancelled')
+    expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
+    expect(seen.runs).toBe(0)
+  })
+
+  it('W8 reads that the server of its task does not answer, and gets the task when it does', async () => {
+    const { url, stop } = await jobs()
+    const gateway = await serveGateway({ up: { url } })
+    const client = await follower(gateway.url, 'ann')
+    const { taskId } = await begun(client, 'job', { n: 1 })
+    await stop()
+    await expect(client.task(taskId).get()).rejects.toThrow(/The task at "up" cannot be reached now/)
+  })
+
+  it('reads the error of the server with followTasks: false, and the call is followed for it otherwise', async () => {
+    const { url } = await jobs()
+    for (const followTasks of [false, true]) {
+      const gateway = await serveGateway({ up: { url } }, { followTasks })
+      const client = await connect(gateway.url, {
+        tasks: false,
+        answers: { elicitation: () => ({ action: 'accept', content: { sure: 'yes' } }) },
+      })
+      onTestFinished(() => client.close())
+      const calling = client.callTool('job', { n: 2 })
+      if (followTasks) await expect(calling).resolves.toMatchObject({ content: [{ text: 'ran 2: yes' }] })
+      else await expect(calling).rejects.toMatchObject({ peer: { code: -32021 } })
+    }
   })
 })

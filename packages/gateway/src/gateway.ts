@@ -19,6 +19,7 @@ import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.
 import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
 import { createSubscriptions, type Subscriptions, sleep } from './subscriptions.ts'
+import { createUpstreamTasks } from './tasks.ts'
 import { callerKey, createUpstream, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
 /** The state of an upstream. */
@@ -65,7 +66,8 @@ export function createGateway(options: GatewayOptions): Gateway {
   const clock = options.clock ?? systemClock
   const limits = { ...HOLD, ...options.hold }
   const server = createServer(serverOptions(options))
-  const { warn } = forwarding(server)
+  const port = forwarding(server)
+  const { warn } = port
   const requests = new AsyncLocalStorage<Set<string>>()
   const clientInfo = { name: options.name, version: options.version }
   const upstreams = Object.entries(options.upstreams).map(([name, upstream]) =>
@@ -86,14 +88,21 @@ export function createGateway(options: GatewayOptions): Gateway {
     seal: (purpose, data) => attached(extension).seal(purpose, data),
     open: (purpose, sealed) => attached(extension).open(purpose, sealed),
   }
+  const vetting = {
+    policies: options.onRound === undefined ? [noSecretsInForms()] : [options.onRound].flat(),
+    labels: several,
+  }
+  const tasks = createUpstreamTasks({ upstreams, sealer, vetting, warn })
+  port.tasks(tasks)
   const handles = options.ask && createHandles(clock, options.ask.place)
   if (handles) declareStatus(server, handles)
   const passing: Passing = {
     held,
     decide: options.decide,
     ask: options.ask,
-    policies: options.onRound === undefined ? [noSecretsInForms()] : [options.onRound].flat(),
-    labels: several,
+    ...vetting,
+    tasks,
+    followTasks: options.followTasks ?? true,
     stored: options.store !== undefined,
     get handover() {
       return handover
@@ -168,6 +177,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     held.close()
     handover?.close()
     handles?.close()
+    tasks.close()
     watch.stop()
     for (const one of subscriptions.values()) one.close()
     await Promise.all(upstreams.map((one) => one.close()))

@@ -70,6 +70,11 @@ export interface GatewayOptions extends Omit<ServerOptions, 'dropUnknownArgument
   readonly ask?: AskLocally
   /** Checks the questions of upstreams. Default: `noSecretsInForms()`. */
   readonly onRound?: RoundPolicy | readonly RoundPolicy[]
+  /**
+   * Follows tasks of upstreams for clients of 2026-07-28 that did not declare tasks. Otherwise these read the server's error, as on a
+   * direct connection. Tasks are always followed for older clients. Default: true.
+   */
+  readonly followTasks?: boolean
   /** Limits of held calls. Default: the default of each limit. */
   readonly hold?: HoldLimits
   /** Called once for each kind of client that calls: its name, version and revision. Default: none. */
@@ -117,6 +122,7 @@ export const OWN = [
   'decide',
   'ask',
   'onRound',
+  'followTasks',
   'hold',
   'onClient',
   'onStderr',

@@ -5,24 +5,16 @@
  * W2 The upstream's state is inside ours, which the runtime seals for the caller, the tool and the arguments; together with it are the
  *    upstream and its revision, so that it is never sent elsewhere.
  * W3 The upstream may ask what the caller can be asked, and nothing else.
- * W4 Questions are vetted before anybody sees them, and say which server asks.
  * W5 Of the caller's request, the arguments and those keys of `_meta` go upstream that the protocol does not give to each hop.
  * W7 Progress, log messages and cancellation pass in both directions.
  * W10 A loop of gateways ends, because each adds one to a count of hops.
  */
 
 import { type Context, type InputRequired, inputRequired, ToolError } from 'rondo'
-import {
-  type Clock,
-  type InputRequest,
-  type InputRequests,
-  type InputResponse,
-  type InputResponses,
-  kindOf,
-  type RoundPolicy,
-} from 'rondo/client'
+import { type Clock, type InputRequest, type InputResponse, type InputResponses, kindOf } from 'rondo/client'
+import { type TaskCreated, taskCreated } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
-import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts, OWN_KEY } from './decide.ts'
+import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts } from './decide.ts'
 import type { Handles } from './handle.ts'
 import { HeldEnded, type HeldLine } from './held.ts'
 import { fromHost, toHost } from './host.ts'
@@ -36,13 +28,11 @@ import {
   type Step,
 } from './send.ts'
 import { callerKey, hasRounds, KINDS, type Upstream } from './upstream.ts'
+import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
 
-export interface Passing extends SendParts {
+export interface Passing extends SendParts, Vetting {
   readonly decide?: Decide
   readonly ask?: AskLocally
-  readonly policies: readonly RoundPolicy[]
-  /** Whether the names of upstreams are shown in questions: there are several. */
-  readonly labels: boolean
   /** Whether states that are too large for a token can be kept elsewhere. */
   readonly stored: boolean
   readonly clock: Clock
@@ -60,7 +50,11 @@ const MAX_HOPS = 8
 const MAX_STATE = 40_960
 
 /** Passes a round on, and returns the upstream's result, or its questions as a round of ours. */
-export async function pass(passing: Passing, passed: Passed, ctx: Context): Promise<Result | InputRequired> {
+export async function pass(
+  passing: Passing,
+  passed: Passed,
+  ctx: Context,
+): Promise<Result | InputRequired | TaskCreated> {
   const meta = onward(passed.upstream, ctx.meta)
   await decideOn(passing, passed, ctx)
   const life = new AbortController()
@@ -77,6 +71,8 @@ export async function pass(passing: Passing, passed: Passed, ctx: Context): Prom
     ctx,
     meta,
     kinds,
+    // A person on this machine is asked while a call is open, not while a task is.
+    follows: passing.ask === undefined && followsTasks(ctx),
     signal: life.signal,
     line: lineTo(ctx, line),
     asking,
@@ -88,6 +84,7 @@ export async function pass(passing: Passing, passed: Passed, ctx: Context): Prom
     const driven = isKept
       ? await inTime(round, handles, running, () => life.abort(new HeldEnded('The call was cancelled.')))
       : await running
+    if (driven.kind === 'task') return taskCreated(driven.task)
     return driven.kind === 'result' ? driven.result : await toRound(round, driven)
   } finally {
     line.isOpen = false
@@ -123,6 +120,15 @@ function lineTo(ctx: Context, line: { readonly isOpen: boolean }): HeldLine {
   }
 }
 
+const TASKS = 'io.modelcontextprotocol/tasks'
+
+/** Whether the client follows a task of the upstream by its handle. Clients of sessions and drafts have the call followed for them. */
+function followsTasks({ client, protocolVersion }: Context): boolean {
+  const { extensions } = client.capabilities
+  const declared = (extensions as Result | undefined)?.[TASKS]
+  return /^\d/.test(protocolVersion) && hasRounds(protocolVersion) && typeof declared === 'object'
+}
+
 /** Steps that a call may take while a person on this machine answers. */
 const MAX_STEPS = 64
 
@@ -131,11 +137,18 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Step>
   const { passing, passed, ctx } = round
   const { upstream } = passed
   let state = from
-  let answers = foreign(ctx.inputResponses, state)
+  let answers = answersFor(ctx.inputResponses, state)
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
     const step = await advance({ ...round, state, answers })
+    if (step.kind === 'task') return step
     if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
-    const { questions, answers: ofPolicy } = await vet(passing, passed, ctx, step)
+    const { questions, answers: ofPolicy } = await vet(
+      passing,
+      passed,
+      step.questions,
+      ctx.round,
+      step.state.s?.length,
+    )
     const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
     const given = { ...ofPolicy, ...(local.length > 0 && (await askHere(round, local))) }
     const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given, key))
@@ -282,16 +295,6 @@ function withHint({ upstream, request }: Passed, result: Result): Result {
   return { ttlMs: 0, cacheScope: 'private', ...result, ...(isOwn && { cacheScope: 'private' }) }
 }
 
-const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
-
-/** The result without what the protocol gives to each hop. */
-function withoutHop(result: Result): Result {
-  const { resultType: _, _meta, ...rest } = result
-  if (typeof _meta !== 'object' || _meta === null) return rest
-  const { [SERVER_INFO]: __, ...others } = _meta as Result
-  return Object.keys(others).length === 0 ? rest : { ...rest, _meta: others }
-}
-
 function openState({ name, identity }: Upstream, text: string | undefined): PassedState | undefined {
   if (text === undefined) return undefined
   const state = JSON.parse(text) as PassedState
@@ -301,53 +304,16 @@ function openState({ name, identity }: Upstream, text: string | undefined): Pass
   )
 }
 
-/** The answers that belong upstream. */
-function foreign(
+/** The client's answers that belong upstream, and those that were given on this machine. */
+function answersFor(
   given: InputResponses | undefined,
   state: PassedState | undefined,
 ): InputResponses | undefined {
   const { l: local, f: fields = {} } = state ?? {}
-  const own = Object.entries(given ?? {}).filter(([key]) => !key.startsWith(OWN_KEY))
+  const own = Object.entries(foreign(given ?? {}))
   if (own.length === 0 && local === undefined) return undefined
   const read = own.map(([key, one]) => [key, fromHost(one, fields[key])])
   return { ...Object.fromEntries(read), ...local }
-}
-
-/** Applies the policies. A question whose key is the gateway's own would be mistaken for one of its questions. */
-async function vet(
-  { policies }: Passing,
-  { upstream, request }: Passed,
-  ctx: Context,
-  { questions: given, state }: Extract<Step, { kind: 'asks' }>,
-): Promise<{ readonly questions: InputRequests; readonly answers: InputResponses }> {
-  let questions = given
-  let answers: InputResponses = {}
-  const stateLength = state.s?.length ?? 0
-  const server = { target: upstream.name, name: upstream.known.server }
-  const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
-  if (clash !== undefined)
-    throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}`)
-  for (const policy of policies) {
-    const verdict = await policy({ server, request, round: ctx.round, questions, stateLength })
-    if (verdict?.kind === 'refuse')
-      throw new ToolError(
-        `A question of "${upstream.name}" is not shown here: ${verdict.reason}. The call was ended.`,
-      )
-    if (verdict?.kind !== 'rewrite') continue
-    answers = { ...answers, ...verdict.answers }
-    const open = Object.entries({ ...questions, ...verdict.questions })
-    // Nobody is asked what a policy has answered, or what the upstream did not ask.
-    questions = Object.fromEntries(
-      open.filter(([key]) => Object.hasOwn(given, key) && !Object.hasOwn(answers, key)),
-    )
-  }
-  return { questions, answers }
-}
-
-function labelled({ labels }: Passing, { name }: Upstream, request: InputRequest): InputRequest {
-  if (!labels || request.method !== 'elicitation/create') return request
-  const { method, params } = request
-  return { method, params: { ...params, message: `${name} asks: ${params.message}` } }
 }
 
 function asksHere({ ask }: Passing, ctx: Context, request: InputRequest): boolean {

@@ -18,12 +18,16 @@ import {
   type PendingCall,
   parsePending,
   type QuestionKind,
+  type RoundResult,
+  type RoundTask,
+  type TaskState,
 } from 'rondo/client'
 import { UpstreamError } from 'rondo/forward'
 import type { Handover } from './handover.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
 import type { TextFields } from './host.ts'
 import type { SentRounds } from './sent.ts'
+import type { UpstreamTasks } from './tasks.ts'
 import { type Connection, callerKey, hasRounds, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
 export type Result = Readonly<Record<string, unknown>>
@@ -36,6 +40,10 @@ export interface SendParts {
   readonly sent?: SentRounds
   /** Passes answers to the instance that holds a call. Absent without a store that instances share. */
   readonly handover?: Handover
+  /** Follows tasks for clients that take rounds and did not declare tasks. */
+  readonly followTasks: boolean
+  /** Hands tasks of upstreams to callers that can follow them. */
+  readonly tasks: UpstreamTasks
   onHeld(id: string): void
 }
 
@@ -75,6 +83,8 @@ export interface Sending {
   /** The `_meta` that goes upstream. */
   readonly meta: Result
   readonly kinds: readonly QuestionKind[]
+  /** The caller can follow a task. */
+  readonly follows: boolean
   /** Fires when the client has gone; for a call that goes on without its request, when it is cancelled. */
   readonly signal: AbortSignal
   readonly line: HeldLine
@@ -89,6 +99,8 @@ interface Advance extends Sending {
 /** The end of a call, or its questions and the state that continues it. */
 export type Step =
   | { readonly kind: 'result'; readonly result: Result }
+  /** The upstream made the call a task, and the caller follows it. */
+  | { readonly kind: 'task'; readonly task: TaskState }
   | { readonly kind: 'asks'; readonly questions: InputRequests; readonly state: PassedState }
 
 /** Sends one round, or continues a held call. */
@@ -131,18 +143,26 @@ async function sendRound(one: Advance, connection: Connection, again = true): Pr
     ...lineOf(one),
     accepts: kinds,
     signal: one.signal,
+    tasks: true as const,
     ...(answers && { inputResponses: answers }),
     ...(state?.s !== undefined && { requestState: state.s }),
   }
   try {
-    const round = await connection.use(() => connection.client.round(request, sending), one.signal)
+    const { client } = connection
+    const round: RoundResult | RoundTask = await connection.use(
+      () =>
+        one.follows ? client.round(request, sending) : client.round(request, { ...sending, tasks: false }),
+      one.signal,
+    )
+    if (round.resultType === 'task')
+      return { kind: 'task', task: await handTask(one, connection, round.task) }
     if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
     const { inputRequests: questions, requestState: s } = round
     return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
   } catch (error) {
     lostConnection(upstream, connection, error)
     // It has done nothing: the tool runs only as a task.
-    if (needsTask(error) && state === undefined) return followTask(one, connection)
+    if (needsTask(error) && state === undefined && mayFollow(one)) return followTask(one, connection)
     // It refuses the revision and so has done nothing: it was replaced by a server of another one.
     if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
     connection.drop()
@@ -152,7 +172,22 @@ async function sendRound(one: Advance, connection: Connection, again = true): Pr
   }
 }
 
+/** Hands a task to its caller. One that cannot be handed over is cancelled, because nobody could follow it. */
+async function handTask({ passing, passed, ctx }: Advance, { client }: Connection, task: TaskState) {
+  const { upstream, request } = passed
+  try {
+    return await passing.tasks.hand(upstream, request.method === 'tools/call' ? request.name : '', task, ctx)
+  } catch (error) {
+    await client.task(task.taskId).cancel()
+    throw error
+  }
+}
+
 const TASKS = 'io.modelcontextprotocol/tasks'
+
+function mayFollow({ passing, ctx, follows }: Advance): boolean {
+  return !follows && (passing.followTasks || !hasRounds(ctx.protocolVersion))
+}
 
 function needsTask(error: unknown): boolean {
   if (!(error instanceof PeerError) || error.peer.code !== CAPABILITY) return false

@@ -22,6 +22,7 @@ import type {
 import type { BlobStore, OnceStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
+import type { ForwardedTasks } from '../tool/forward.ts'
 import type { CallStep } from './around.ts'
 
 export interface StoredLimits extends StateLimits {
@@ -169,6 +170,8 @@ export interface FlowHost {
   readonly states: StateCarrier
   /** For calls that outlive their requests. Absent without a store. */
   readonly tasks?: TaskHost
+  /** The tasks of other servers. Set by a gateway. */
+  readonly forwarded?: ForwardedTasks
   /** The health of the store, as requests experience it. */
   readonly storeWatch?: {
     /** An operation has been waiting for longer than a healthy store takes. */

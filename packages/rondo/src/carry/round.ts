@@ -13,6 +13,7 @@ import { replay } from '../replay/replay.ts'
 import type { MoveReason, OpenQuestion, RunReport } from '../replay/run-state.ts'
 import { verify } from '../replay/verify.ts'
 import type { Context } from '../tool/context.ts'
+import { isTaskCreated, type TaskCreated } from '../tool/forward.ts'
 import { isInputRequired } from '../tool/target.ts'
 import {
   type Carrier,
@@ -116,6 +117,7 @@ async function conclude<To, R extends Round>(
   switch (ending.kind) {
     case 'returned': {
       const { value } = ending
+      if (isTaskCreated(value)) return carrier.end(round, concludeTask(round, report, value), report)
       const pause = isInputRequired(value) ? pauseManually(round, report, value) : undefined
       if (pause === undefined) return carrier.end(round, await concludeReturned(round, report, value), report)
       return pause instanceof RondoError ? refuse(pause) : carrier.keep(round, pause)
@@ -215,6 +217,12 @@ async function concludeReturned(round: Round, report: RunReport, value: unknown)
   } catch (error) {
     return concludeThrew(round, report, error)
   }
+}
+
+/** The call continues as a task of another server. */
+function concludeTask(round: Round, report: RunReport, { task }: TaskCreated): Reply {
+  logRound(round, report, { outcome: 'task' })
+  return { kind: 'task_created', task }
 }
 
 function concludeThrew(round: Round, report: RunReport, error: unknown): Reply {

@@ -29,7 +29,7 @@ import type {
   ResourceTemplate,
   Tool,
 } from '../protocol/wire.ts'
-import type { RoundResult } from './flow.ts'
+import type { RoundResult, RoundTask } from './flow.ts'
 import { advance, runFlow, sendRound } from './flow.ts'
 import type { DriveResult, FlowOptions, TaskMode } from './flow-options.ts'
 import {
@@ -49,7 +49,13 @@ import type { CompleteRequest, ReadOptions } from './reader.ts'
 import { type Cache, createReader, createToolBook } from './reader.ts'
 import { vetRound } from './round.ts'
 import { type ServerChange, type SubscribeOptions, type Subscription, subscribe } from './subscribe.ts'
-import { listTasks, type TaskHandle, type TaskRequestOptions, taskHandle } from './task/strategy.ts'
+import {
+  declaredFor,
+  listTasks,
+  type TaskHandle,
+  type TaskRequestOptions,
+  taskHandle,
+} from './task/strategy.ts'
 
 export interface DriveOptions extends FlowOptions {
   /** The kinds of questions that the server may ask in this call. Default: forms, URLs and whatever has a handler. */
@@ -70,6 +76,8 @@ export interface RoundOptions
   readonly requestState?: string
   /** The kinds of questions that the server may ask in this round. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
+  /** Lets the server make the call of a tool a task, if its revision lets it decide so. Default: `false`. */
+  readonly tasks?: boolean
 }
 
 export interface Client extends AsyncDisposable {
@@ -108,8 +116,12 @@ export interface Client extends AsyncDisposable {
 
   /**
    * Sends one round of a call and returns what came back; the caller keeps the state and runs the loop (C10). Handlers,
-   * policies and round limits do not apply, and the call never becomes a task.
+   * policies and round limits do not apply, and the call never becomes a task unless `tasks` allows it.
    */
+  round<R extends FlowRequest>(
+    request: R,
+    options: RoundOptions & { readonly tasks: true },
+  ): Promise<RoundResult<R> | RoundTask>
   round<R extends FlowRequest>(request: R, options?: RoundOptions): Promise<RoundResult<R>>
 
   /** A task by its id: get, answer or cancel it. */
@@ -206,12 +218,13 @@ export function createClient(parts: ClientParts): Client {
       const questions = vetRound(stored, peer.limits, kinds)
       return (await runFlow(flows, { ...stored, questions }, { ...options, kinds })).result
     },
-    round: async (request, given = {}) => {
+    round: (async (request: FlowRequest, given: RoundOptions = {}) => {
       ROUND_OPTIONS.assert(given, 'round')
-      const { inputResponses, requestState, ...options } = given
+      const { inputResponses, requestState, tasks: mayBeTask = false, ...options } = given
       const raw = { inputResponses, requestState }
-      return sendRound({ ...flows, tasks: 'off' }, beginning(request), raw, driving(kinds, options))
-    },
+      const sent = mayBeTask ? flows : { ...flows, tasks: 'off' as const }
+      return sendRound(sent, beginning(request), raw, driving(kinds, options))
+    }) as Client['round'],
     task: (taskId) => taskHandle(peer, taskId, asked),
     listTasks: (options = {}) => listTasks(peer, options),
     async listTools(options) {
@@ -239,7 +252,9 @@ export function createClient(parts: ClientParts): Client {
       return reader.discover(options)
     },
     subscribe: (filter, options = {}) =>
-      subscribe(peer, filter, { ...options, capabilities: asked }, (change) => forget(cache, change)),
+      subscribe(peer, filter, { ...options, capabilities: declaredFor(options.accepts, asked) }, (change) =>
+        forget(cache, change),
+      ),
     close: peer.close,
     [Symbol.asyncDispose]: peer.close,
   }
@@ -285,6 +300,7 @@ const ROUND_OPTIONS = defineOptions('round', {
   inputResponses: unchecked(),
   requestState: text(),
   accepts,
+  tasks: flag(false),
 } satisfies OptionsOf<RoundOptions>)
 
 const MAX_NAME = 1_000

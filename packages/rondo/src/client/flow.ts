@@ -8,7 +8,7 @@ import { RondoError } from '../errors.ts'
 import { cleanText, displayText } from '../form/clean-text.ts'
 import { sleep } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
-import type { Received } from '../protocol/reply.ts'
+import type { Received, TaskState } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { DriveResult } from './flow-options.ts'
 import type { Limits } from './limits.ts'
@@ -30,7 +30,7 @@ import type { Driving, Flows, SendOptions } from './port.ts'
 import { answerableKinds } from './question.ts'
 import { createPushedRounds, declare, fulfil, takeRound, vetRound } from './round.ts'
 import { followTask } from './task/follow.ts'
-import { dropTask } from './task/strategy.ts'
+import { dropTask, toDisplay } from './task/strategy.ts'
 
 /** The outcome of one round. */
 export type RoundResult<R extends FlowRequest = FlowRequest> =
@@ -41,6 +41,12 @@ export type RoundResult<R extends FlowRequest = FlowRequest> =
       readonly inputRequests: InputRequests
       readonly requestState?: string
     }
+
+/** The call continues as a task. */
+export interface RoundTask {
+  readonly resultType: 'task'
+  readonly task: TaskState
+}
 
 /** Runs a call to its end from any round; handlers answer. */
 export async function runFlow<R extends FlowRequest>(
@@ -148,7 +154,7 @@ export async function sendRound<R extends FlowRequest>(
   begun: PendingCall<R>,
   raw: Pick<FlowLeg, 'inputResponses' | 'requestState'>,
   options: Driving,
-): Promise<RoundResult<R>> {
+): Promise<RoundResult<R> | RoundTask> {
   const { peer } = flows
   const limits = withLimits(options, peer.limits)
   const pushed = createPushedRounds(flows, begun, options, limits)
@@ -164,6 +170,7 @@ export async function sendRound<R extends FlowRequest>(
       return { resultType: 'complete', result: received.result as unknown as FlowResult<R> }
     }
     case 'task':
+      if (flows.tasks !== 'off') return { resultType: 'task', task: toDisplay(received.task) }
       throw new RondoError(
         'PEER_BAD_RESPONSE',
         'The server made this call a task, which the client did not allow',

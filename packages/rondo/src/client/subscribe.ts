@@ -9,6 +9,7 @@ import { sleep } from '../lib/clock.ts'
 import { measureJson } from '../lib/json.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { ListenFilter } from '../protocol/call.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
 import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
 import { PeerError } from './peer.ts'
 import type { Peer, SendOptions } from './port.ts'
@@ -23,11 +24,14 @@ export interface SubscribeOptions {
   readonly signal?: AbortSignal
   /** How often in a row a broken stream is opened again. Default: 5. */
   readonly retries?: number
+  /** The kinds of questions of tasks that the server may report. Default: forms, URLs and whatever has a handler. */
+  readonly accepts?: readonly QuestionKind[]
 }
 
 const OPTIONS = defineOptions('subscribe', {
   signal: unchecked(),
   retries: number(5),
+  accepts: unchecked(),
 } satisfies OptionsOf<SubscribeOptions>)
 
 export interface Subscription extends AsyncIterable<ServerChange> {

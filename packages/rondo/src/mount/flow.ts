@@ -118,9 +118,7 @@ export function createFlow(
         const principal = await principalOf(ctx)
         assertTaskAllowed(call.taskId, ctx, principal, options.implies)
         const answer = async (): Promise<Reply> =>
-          observeRequest(host, call, (observed) =>
-            handleTask(host, tasksOf(host), call, principal, observed?.span),
-          )
+          observeRequest(host, call, (observed) => handleTask(host, call, principal, observed?.span))
         return toResult(await aroundRequest(steps, call, principal, answer, AS_REPLY))
       } catch (error) {
         const refusal = toRefusal(host, error)

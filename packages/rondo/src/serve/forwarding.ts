@@ -5,7 +5,7 @@
 
 import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
-import type { Forwarded } from '../tool/forward.ts'
+import type { Forwarded, ForwardedTasks } from '../tool/forward.ts'
 import type { Server } from './server.ts'
 
 /** What a gateway can do with a server, besides the methods of the server. */
@@ -17,6 +17,8 @@ export interface Forwarding {
   declare(listing: Listing, name: string, forwarded: Forwarded): void
   /** Notifies subscribers that a list has changed, for a change that the rows do not show. */
   changed(listing: Listing): void
+  /** Serves requests about tasks of other servers, and declares tasks to clients. */
+  tasks(tasks: ForwardedTasks): void
   /** Replaces the instructions that clients get when they connect. */
   instruct(instructions: string | undefined): void
   /** Writes a warning to the server's log. The message must not contain secrets. */

@@ -29,6 +29,7 @@ import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
+import type { ForwardedTasks } from '../tool/forward.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
 import {
@@ -53,6 +54,8 @@ export interface OpenHost extends FlowHost {
   readonly store: ServerOptions['store']
   /** Set by an extension, before the first request. */
   approver?: Approver
+  /** Set by a gateway. */
+  forwarded?: ForwardedTasks
   /** Sets `draining`, and calls the listeners. */
   drain(): void
   /** Stops timers. */

@@ -28,8 +28,8 @@ interface CatalogOptions {
   readonly cache?: CachePolicy
   readonly supportedVersions?: readonly string[]
   readonly instructions?: () => string | undefined
-  /** There is a store for tasks. */
-  readonly tasks?: boolean
+  /** Whether tasks are served. */
+  readonly tasks?: () => boolean
 }
 
 const FIELD: Readonly<Record<Listing, string>> = {
@@ -95,7 +95,7 @@ function describe(
       resources: has('resources') || has('templates') ? { listChanged: true, subscribe: true } : undefined,
       completions: has('prompts') || has('templates') ? {} : undefined,
       logging: {},
-      extensions: tasks ? { [TASKS_EXTENSION]: {} } : undefined,
+      extensions: tasks?.() ? { [TASKS_EXTENSION]: {} } : undefined,
     },
     instructions: instructions?.(),
   }

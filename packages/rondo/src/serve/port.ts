@@ -207,7 +207,7 @@ export interface Service {
   readonly scoped: boolean
   /** Returns the scopes that a request needs. Throws or rejects if the author's function does. */
   needOf(call: Call | SessionCall | TaskListCall): Promise<Need>
-  /** There is a store for tasks. */
+  /** Tasks are served. */
   readonly tasks?: boolean
   readonly watchTasks?: WatchTasks
   /**

@@ -346,6 +346,10 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       service.changed(listing)
     },
     changed: (listing) => service.changed(listing),
+    tasks(tasks) {
+      host.forwarded = tasks
+      service.changed('tools')
+    },
     instruct(text) {
       instructions = text
     },

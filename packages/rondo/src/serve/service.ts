@@ -51,8 +51,15 @@ export function createService(options: ServiceOptions): OpenService {
   const { host, registry, serverInfo, instructions, changes, pageSize, listCache: cache, codecs } = options
   const { extensions } = options
   const supportedVersions = codecs.requestVersions
-  const tasks = host.tasks !== undefined
-  const catalog = createCatalog(registry, { pageSize, cache, supportedVersions, instructions, tasks })
+  const servesTasks = (): boolean => host.tasks !== undefined || host.forwarded !== undefined
+  const catalog = createCatalog(registry, {
+    pageSize,
+    cache,
+    supportedVersions,
+    instructions,
+    tasks: servesTasks,
+  })
+  const watching = watchTasks(host)
   const toReply = (error: unknown): Reply => {
     if (error instanceof RondoError && error.code === 'LIMIT_TASKS')
       options.onRefused?.(error.code, error.http)
@@ -81,8 +88,8 @@ export function createService(options: ServiceOptions): OpenService {
         return observeRequest(host, call, () => extensions.serve(call, principal, line).catch(toReply))
       case 'task':
         return observeRequest(host, call, (observed) => {
-          if (!host.tasks) return { kind: 'error', error: new RondoError('PEER_METHOD') }
-          return handleTask(host, host.tasks, call, principal, observed?.span).catch(toReply)
+          if (!servesTasks()) return { kind: 'error', error: new RondoError('PEER_METHOD') }
+          return handleTask(host, call, principal, observed?.span).catch(toReply)
         })
     }
   }
@@ -105,9 +112,13 @@ export function createService(options: ServiceOptions): OpenService {
     state: host,
     drain: options.drain,
     extensions,
-    tasks,
+    get tasks() {
+      return servesTasks()
+    },
     watchResource: (uri, principal, changed) => watchResource(registry, uri, principal, changed),
-    watchTasks: host.tasks && watchTasks(host, host.tasks),
+    get watchTasks() {
+      return servesTasks() ? watching : undefined
+    },
     paramHeaders: registry.paramHeaders,
     get scoped() {
       return registry.scoped

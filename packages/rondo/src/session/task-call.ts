@@ -43,9 +43,9 @@ export async function answerTaskCall(
       case 'result':
         return await resultOf(host, tasks, call, principal, line, options)
       case 'cancel':
-        return await cancelTask(host, tasks, call, principal)
+        return await cancelTask(host, call, principal)
       default:
-        return await handleTask(host, tasks, call, principal)
+        return await handleTask(host, call, principal)
     }
   } catch (error) {
     return toErrorReply(error, host)
@@ -108,18 +108,17 @@ function askerOf(
 /** In these dialects the result of a cancellation is the task, and a task that has ended cannot be cancelled. */
 async function cancelTask(
   host: FlowHost,
-  tasks: TaskHost,
   call: TaskCall,
   principal: Principal | undefined,
 ): Promise<OlderReply> {
   const get: TaskCall = { ...call, action: 'get' }
-  const before = await handleTask(host, tasks, get, principal)
+  const before = await handleTask(host, get, principal)
   if (before.kind === 'task' && before.task.status !== 'working' && before.task.status !== 'input_required') {
     return {
       kind: 'error',
       error: new RondoError('PEER_TASK', `The task cannot be cancelled: its status is ${before.task.status}`),
     }
   }
-  const reply = await handleTask(host, tasks, call, principal)
-  return reply.kind === 'error' ? reply : handleTask(host, tasks, get, principal)
+  const reply = await handleTask(host, call, principal)
+  return reply.kind === 'error' ? reply : handleTask(host, get, principal)
 }

@@ -272,7 +272,9 @@ export function createTaskId(note = '', secret?: Uint8Array): string {
 
 /** The note in an id. Of an id that somebody made up it says nothing, and no task has that id. */
 export function noteOf(id: string): string {
-  return id[RANDOM] === '_' ? Buffer.from(id.slice(RANDOM + 1), 'base64url').toString('utf8') : ''
+  return isTaskId(id) && id[RANDOM] === '_'
+    ? Buffer.from(id.slice(RANDOM + 1), 'base64url').toString('utf8')
+    : ''
 }
 
 const MAX_ID = 512

@@ -6,8 +6,9 @@
 
 import { misuse, RondoError } from '../errors.ts'
 import type { FlowMethod, Listing, Principal } from '../protocol/call.ts'
-import type { WireError } from '../protocol/reply.ts'
-import type { Completion } from '../protocol/wire.ts'
+import type { QuestionKind } from '../protocol/common/request.ts'
+import type { TaskState, WireError } from '../protocol/reply.ts'
+import type { Completion, InputResponses } from '../protocol/wire.ts'
 import type { Context } from './context.ts'
 import { errorResult, type InputRequired, type Target } from './target.ts'
 
@@ -18,13 +19,14 @@ export interface Forwarded {
   /** Of a template: whether it serves this URI. */
   matches?(uri: string): boolean
   /**
-   * Passes a call on, and returns the other server's result, or `inputRequired(…)`. It receives the arguments; of a resource, its
-   * `uri`. An `UpstreamError` reaches the caller as the other server sent it.
+   * Passes a call on, and returns the other server's result, `inputRequired(…)`, or `taskCreated(…)` if the client of the call can
+   * follow tasks. It receives the arguments; of a resource, its `uri`. An `UpstreamError` reaches the caller as the other server
+   * sent it.
    */
   run(
     args: Readonly<Record<string, unknown>>,
     ctx: Context,
-  ): Promise<Readonly<Record<string, unknown>> | InputRequired>
+  ): Promise<Readonly<Record<string, unknown>> | InputRequired | TaskCreated>
   /** Suggests values for an argument of a prompt or template. */
   complete?(
     argument: { readonly name: string; readonly value: string },
@@ -36,6 +38,54 @@ export interface Forwarded {
    * a function that ends this, or undefined if the resource cannot be watched. Throws if the caller watches too much.
    */
   watch?(uri: string, principal: Principal | undefined, changed: () => void): (() => void) | undefined
+}
+
+/** The caller of a request about a task. */
+export interface TaskCaller {
+  readonly principal: Principal | undefined
+  /** True if this request may see questions of the kind. */
+  can(kind: QuestionKind): boolean
+}
+
+/**
+ * The tasks of other servers, under ids of the gateway's own. An id that is unknown or another caller's is the same to a client.
+ * A method that throws a `RondoError` replies with it.
+ */
+export interface ForwardedTasks {
+  /** Whether the id is one of these tasks, as far as its form says. Any other id is a task of this server. */
+  owns(taskId: string): boolean
+  /** Resolves with the task, or with undefined if the caller has none with this id. */
+  get(taskId: string, caller: TaskCaller): Promise<TaskState | undefined>
+  /** Passes answers on. Resolves with false if the caller has no such task. */
+  answer(taskId: string, responses: InputResponses, caller: TaskCaller): Promise<boolean>
+  /** Resolves with false if the caller has no such task. */
+  cancel(taskId: string, caller: TaskCaller): Promise<boolean>
+  /** Reports the caller's own tasks as they change; returns a function that ends this. */
+  watch(taskIds: readonly string[], caller: TaskCaller, changed: (task: TaskState) => void): () => void
+}
+
+const TASK: unique symbol = Symbol('rondo.task-created')
+
+/** A task of another server that stands for the result of a call. */
+export interface TaskCreated {
+  readonly [TASK]: true
+  readonly task: TaskState
+}
+
+/**
+ * Creates the value that `run` returns if the other server made the call a task. The id of the task is one of `ForwardedTasks`.
+ *
+ * @example
+ * ```ts
+ * return taskCreated({ ...task, taskId: await seal(task.taskId) })
+ * ```
+ */
+export function taskCreated(task: TaskState): TaskCreated {
+  return { [TASK]: true, task }
+}
+
+export function isTaskCreated(value: unknown): value is TaskCreated {
+  return typeof value === 'object' && value !== null && TASK in value
 }
 
 /**

@@ -8,11 +8,12 @@ import { readForm } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { FlowCall, Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
-import { missingCapability, nameCapabilities } from '../../protocol/common/request.ts'
+import { missingCapability, nameCapabilities, supports } from '../../protocol/common/request.ts'
 import { type OlderReply, type Reply, relatedTask, type TaskState } from '../../protocol/reply.ts'
-import type { ClientCapabilities, InputRequest, InputRequests } from '../../protocol/wire.ts'
+import type { ClientCapabilities, InputRequest, InputRequests, InputResponses } from '../../protocol/wire.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
+import type { ForwardedTasks, TaskCaller } from '../../tool/forward.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { markAnswer, openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
 import { type StoredMessage, statusMessageOf, waitingFor } from './status.ts'
@@ -22,11 +23,13 @@ const UNKNOWN: Reply = { kind: 'error', error: new RondoError('PEER_TASK') }
 
 export async function handleTask(
   host: FlowHost,
-  tasks: TaskHost,
   call: TaskCall,
   principal: Principal | undefined,
   span?: string,
 ): Promise<Reply> {
+  const { tasks, forwarded } = host
+  if (forwarded?.owns(call.taskId)) return handleForwarded(forwarded, call, principal)
+  if (!tasks) return UNKNOWN
   await host.keys.ready()
   const owner = ownerOf(host, principal)
   const { taskId } = call
@@ -48,10 +51,33 @@ export async function handleTask(
   }
 }
 
+/** Passes a request about a task of another server on. */
+async function handleForwarded(
+  forwarded: ForwardedTasks,
+  { action, taskId, capabilities, inputResponses = {} }: TaskCall,
+  principal: Principal | undefined,
+): Promise<Reply> {
+  const caller = callerOf(principal, capabilities)
+  if (action === 'get') {
+    const task = await forwarded.get(taskId, caller)
+    return task ? { kind: 'task', task: visibleTo(capabilities, task) } : UNKNOWN
+  }
+  // Only revisions with sessions have it, and their clients are never given such an id.
+  if (action === 'result') return UNKNOWN
+  const isKnown =
+    action === 'update'
+      ? await forwarded.answer(taskId, inputResponses as InputResponses, caller)
+      : await forwarded.cancel(taskId, caller)
+  return isKnown ? ACKNOWLEDGED : UNKNOWN
+}
+
+function callerOf(principal: Principal | undefined, capabilities: ClientCapabilities): TaskCaller {
+  return { principal, can: (kind) => supports(capabilities, kind) }
+}
+
 /** Reports the caller's own tasks as they change. Unknown ids and those of other callers are never reported. */
 export function watchTasks(
   host: FlowHost,
-  tasks: TaskHost,
 ): (
   ids: readonly string[],
   principal: Principal | undefined,
@@ -60,11 +86,25 @@ export function watchTasks(
 ) => Promise<() => void> {
   return async (ids, principal, capabilities, listener) => {
     await host.keys.ready()
+    const { tasks, forwarded } = host
+    const others = ids.filter((id) => forwarded?.owns(id))
+    const own = ids.filter((id) => !others.includes(id))
     const owner = ownerOf(host, principal)
-    return tasks.engine.watch(ids, owner, (_id, view) => {
-      const state = view && readableState(host, tasks, owner, view)
+    const report = (state: TaskState | undefined): void => {
       if (state) listener(visibleTo(capabilities, state))
-    })
+    }
+    const stopOwn =
+      tasks &&
+      own.length > 0 &&
+      (await tasks.engine.watch(own, owner, (_id, view) =>
+        report(view && readableState(host, tasks, owner, view)),
+      ))
+    const stopOthers =
+      others.length > 0 && forwarded?.watch(others, callerOf(principal, capabilities), report)
+    return () => {
+      if (stopOwn) stopOwn()
+      if (stopOthers) stopOthers()
+    }
   }
 }
 

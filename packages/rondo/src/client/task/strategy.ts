@@ -14,14 +14,16 @@ import { RondoError } from '../../errors.ts'
 import { displayText } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { TaskCall } from '../../protocol/call.ts'
+import type { QuestionKind } from '../../protocol/common/request.ts'
 import { TASKS_EXTENSION, type TaskState } from '../../protocol/reply.ts'
 import { decodeTaskPage } from '../../protocol/rev-2025-11-25/client.ts'
 import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
 import { PeerError } from '../peer.ts'
 import type { FlowLeg } from '../pending.ts'
 import type { Driving, Flows, Peer, PushedRounds, SeenTask, SendOptions, TaskStrategy } from '../port.ts'
-import { answerableKinds } from '../question.ts'
+import { answerableKinds, capabilitiesFor } from '../question.ts'
 import { createListBudget } from '../reader.ts'
+import { vetRound } from '../round.ts'
 
 /** A task of the server, known by its id alone. */
 export interface TaskHandle {
@@ -44,6 +46,19 @@ export interface TaskRequestOptions {
   readonly signal?: AbortSignal
   /** The time for one request. Default: the client's. */
   readonly timeoutMs?: number
+  /**
+   * The kinds of questions that the server may show in this request. The questions are then checked like those of a round. Default:
+   * forms, URLs and whatever has a handler, and they are not checked.
+   */
+  readonly accepts?: readonly QuestionKind[]
+}
+
+/** The capabilities that a request about a task declares. */
+export function declaredFor(
+  accepts: readonly QuestionKind[] | undefined,
+  asked: ClientCapabilities,
+): ClientCapabilities {
+  return accepts === undefined ? asked : capabilitiesFor(new Set(accepts))
 }
 
 /** Of 2026-07-28. */
@@ -104,12 +119,20 @@ export const PUSHED_TASKS: TaskStrategy = {
 
 /** `asked` are the kinds of questions that the caller can answer: a server shows no others (decision 0013). */
 export function taskHandle(peer: Peer, taskId: string, asked: ClientCapabilities): TaskHandle {
-  const declared: SendOptions = { capabilities: { ...asked, ...FOLLOWS.capabilities } }
+  const declared = <O extends TaskRequestOptions>({ accepts, ...options }: O) => ({
+    ...options,
+    capabilities: { ...declaredFor(accepts, asked), ...FOLLOWS.capabilities },
+  })
   return {
-    get: (options) => getTask(peer, taskId, { ...declared, ...options }),
-    answer: (answers, options) =>
-      peer.dialect.tasks.answer(peer, taskId, answers, { ...declared, ...options }),
-    cancel: (options) => peer.dialect.tasks.cancel(peer, taskId, { ...declared, ...options }),
+    async get(options = {}) {
+      const task = await getTask(peer, taskId, declared(options))
+      const { accepts } = options
+      if (accepts === undefined || task.inputRequests === undefined) return task
+      const { inputRequests: questions, requestState: state } = task
+      return { ...task, inputRequests: vetRound({ questions, state }, peer.limits, new Set(accepts)) }
+    },
+    answer: (answers, options = {}) => peer.dialect.tasks.answer(peer, taskId, answers, declared(options)),
+    cancel: (options = {}) => peer.dialect.tasks.cancel(peer, taskId, declared(options)),
   }
 }
 

@@ -1,0 +1,70 @@
+/**
+ * What an upstream says on its way to a caller.
+ *
+ * W4 Questions are vetted before anybody sees them, and say which server asks.
+ */
+
+import { ToolError } from 'rondo'
+import type { FlowRequest, InputRequest, InputRequests, InputResponses, RoundPolicy } from 'rondo/client'
+import { OWN_KEY } from './decide.ts'
+import type { Upstream } from './upstream.ts'
+
+type Result = Readonly<Record<string, unknown>>
+
+export interface Vetting {
+  readonly policies: readonly RoundPolicy[]
+  /** Whether the names of upstreams are shown in questions: there are several. */
+  readonly labels: boolean
+}
+
+/** Applies the policies. A question whose key is the gateway's own would be mistaken for one of its questions. */
+export async function vet(
+  { policies }: Vetting,
+  { upstream, request }: { readonly upstream: Upstream; readonly request: FlowRequest },
+  given: InputRequests,
+  round: number,
+  stateLength = 0,
+): Promise<{ readonly questions: InputRequests; readonly answers: InputResponses }> {
+  let questions = given
+  let answers: InputResponses = {}
+  const server = { target: upstream.name, name: upstream.known.server }
+  const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
+  if (clash !== undefined)
+    throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}`)
+  for (const policy of policies) {
+    const verdict = await policy({ server, request, round, questions, stateLength })
+    if (verdict?.kind === 'refuse')
+      throw new ToolError(
+        `A question of "${upstream.name}" is not shown here: ${verdict.reason}. The call was ended.`,
+      )
+    if (verdict?.kind !== 'rewrite') continue
+    answers = { ...answers, ...verdict.answers }
+    const open = Object.entries({ ...questions, ...verdict.questions })
+    // Nobody is asked what a policy has answered, or what the upstream did not ask.
+    questions = Object.fromEntries(
+      open.filter(([key]) => Object.hasOwn(given, key) && !Object.hasOwn(answers, key)),
+    )
+  }
+  return { questions, answers }
+}
+
+/** The answers that belong upstream: those to the gateway's own questions do not. */
+export function foreign(given: InputResponses): InputResponses {
+  return Object.fromEntries(Object.entries(given).filter(([key]) => !key.startsWith(OWN_KEY)))
+}
+
+export function labelled({ labels }: Vetting, { name }: Upstream, request: InputRequest): InputRequest {
+  if (!labels || request.method !== 'elicitation/create') return request
+  const { method, params } = request
+  return { method, params: { ...params, message: `${name} asks: ${params.message}` } }
+}
+
+const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+
+/** The result without what the protocol gives to each hop. */
+export function withoutHop(result: Result): Result {
+  const { resultType: _, _meta, ...rest } = result
+  if (typeof _meta !== 'object' || _meta === null) return rest
+  const { [SERVER_INFO]: __, ...others } = _meta as Result
+  return Object.keys(others).length === 0 ? rest : { ...rest, _meta: others }
+}
