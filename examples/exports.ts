@@ -26,6 +26,7 @@ import {
   createServer,
   EventExpired,
   EventRejected,
+  Fatal,
   generateKey,
   type Hook,
   InputCancelled,
@@ -36,6 +37,7 @@ import {
   keysFromFile,
   keysFromFunction,
   parseKeys,
+  RetryLater,
   type Server,
   ToolError,
   toLogRecord,
@@ -177,6 +179,15 @@ export function failAsThere(): never {
 export function fail(): never {
   // #region ToolError
   throw new ToolError('There is no table for 40 people.')
+  // #endregion
+}
+
+export function retried(response: Response) {
+  // #region Fatal
+  if (response.status === 404) throw new Fatal('The account is gone')
+  // #endregion
+  // #region RetryLater
+  if (response.status === 429) throw new RetryLater(`${response.headers.get('retry-after') ?? 60} s`)
   // #endregion
 }
 

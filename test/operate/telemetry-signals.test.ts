@@ -125,6 +125,28 @@ it('an end that the store did not keep is none, and faults of the store are coun
   expect(await read('rondo.store.errors', 'rondo.reason')).toContainEqual(['round', 1])
 })
 
+it('a retried effect has a span for each attempt, and each retry is counted', async () => {
+  const server = start({ skipSleep: true })
+  server.tool('flaky', {}, (_args, ctx) =>
+    ctx.step(
+      'fetch',
+      ({ attempt }) => {
+        if (attempt < 3) throw new Error('down')
+        return 'done'
+      },
+      { retry: {} },
+    ),
+  )
+  expect((await call(server, 'flaky')).result).toMatchObject({ content: [{ text: 'done' }] })
+  expect(await read('rondo.work.retries', TOOL, 'rondo.work.kind')).toEqual([['flaky', 'step', 2]])
+  const attempts = telemetry.spans().filter(({ name }) => name === 'step')
+  expect(attempts.map(({ attributes }) => [attributes['rondo.work.attempt'], attributes[ERROR]])).toEqual([
+    [1, 'Error'],
+    [2, 'Error'],
+    [3, undefined],
+  ])
+})
+
 it('a turn whose task is cancelled is counted as lost', async () => {
   const server = start({ store: createMemoryStore() })
   let begun = (): void => {}

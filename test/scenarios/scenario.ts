@@ -5,7 +5,7 @@
  * travel.
  */
 
-import { inputRequired, type Server } from 'rondo'
+import { Fatal, inputRequired, type Server } from 'rondo'
 import { cancel, decline, type Script } from 'rondo/testing'
 import { z } from 'zod'
 
@@ -247,6 +247,49 @@ export const scenarios: readonly Scenario[] = [
           })
           .catch((error: Error) => error.message)
         return `${problem} ${await ctx.confirm('go', 'Go on without?')}`
+      }),
+  },
+  {
+    name: 'a step and an effect that fail at first and are retried around a question',
+    method: 'tools/call',
+    target: 'retried',
+    script: { go: { confirm: true } },
+    text: 'price at 2, true, charge done, Fatal',
+    effects: ['charge', 'refund'],
+    declare: (server, world) =>
+      server.tool('retried', {}, async (_args, ctx) => {
+        const retry = { times: 2, delay: 2, factor: 1 }
+        const failUntil = (attempt: number, succeeds: number): void => {
+          if (attempt < succeeds) throw new Error(`attempt ${attempt}`)
+        }
+        const price = await ctx.step(
+          'price',
+          ({ attempt }) => {
+            failUntil(attempt, 2)
+            return `price at ${attempt}`
+          },
+          { retry, timeout: '1 min' },
+        )
+        const sure = await ctx.confirm('go', 'Charge the card?')
+        const charged = await ctx.effect(
+          'charge',
+          (info) => {
+            failUntil(info.attempt, 3)
+            return touch(world, 'charge')(info)
+          },
+          { retry },
+        )
+        const problem = await ctx
+          .effect(
+            'refund',
+            (info) => {
+              touch(world, 'refund')(info)
+              throw new Fatal('The account is gone')
+            },
+            { retry },
+          )
+          .catch(({ name }: Error) => name)
+        return `${price}, ${sure}, ${charged}, ${problem}`
       }),
   },
   {

@@ -530,11 +530,14 @@ const WORDS: Readonly<Record<string, string>> = { held: 'not run yet', failed: '
 
 function Cell({ operation }: { operation: Round['operations'][number] | undefined }): JSX.Element {
   if (operation === undefined) return <td class="unreached">not reached</td>
-  const { kind, state, ms, value, effectKey } = operation
+  const { kind, state, ms, value, effectKey, failedAttempts } = operation
   return (
     <td>
       <span class={`cell ${state}`}>{(state === 'held' && PAUSES[kind]) || (WORDS[state] ?? state)}</span>
       {ms !== undefined && <small>{formatMs(ms)}</small>}
+      {failedAttempts !== undefined && (
+        <small>{failedAttempts === 1 ? '1 attempt failed' : `${failedAttempts} attempts failed`}</small>
+      )}
       {effectKey && (
         <small title={effectKey} class="mono">
           key {effectKey.slice(0, 8)}

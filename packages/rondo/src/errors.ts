@@ -81,6 +81,13 @@ export const ERRORS = {
     sentence: 'This call sleeps longer than it can. Use a client that can follow tasks',
     open: true,
   },
+  LIMIT_RETRY: {
+    rpc: -32603,
+    http: 200,
+    sentence:
+      'A part of this call failed and can be retried later than the call can wait. Call the tool again later',
+    open: true,
+  },
   LIMIT_DEFER: { rpc: 0, http: 0, sentence: 'A function passed to ctx.defer did not settle in time' },
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   LIMIT_TASKS: {
@@ -381,6 +388,45 @@ export class ToolError extends Error {
   constructor(message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.name = 'ToolError'
+  }
+}
+
+/**
+ * Thrown in a step or an effect: retrying cannot help. The option `retry` is ignored, and the handler gets this error. Its message
+ * stays on the server; throw a `ToolError`, which is final too, if the client should read it.
+ *
+ * @example
+ * ```ts
+ * if (response.status === 404) throw new Fatal('The account is gone')
+ * ```
+ */
+export class Fatal extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'Fatal'
+  }
+}
+
+/**
+ * Thrown in a step or an effect with the option `retry`: the next attempt begins after this time, whatever `delay`, `factor` and
+ * `maxDelay` say. Without `retry`, or when no attempt is left, it is an error like any other.
+ *
+ * @example
+ * ```ts
+ * if (response.status === 429) throw new RetryLater(`${response.headers.get('retry-after') ?? 60} s`)
+ * ```
+ */
+export class RetryLater extends Error {
+  /** Milliseconds, text such as `'90 s'`, or the time itself. */
+  readonly after: number | string | Date
+  constructor(
+    after: number | string | Date,
+    message = 'The other system asks to be called later',
+    options?: { cause?: unknown },
+  ) {
+    super(message, options)
+    this.name = 'RetryLater'
+    this.after = after
   }
 }
 

@@ -6,9 +6,11 @@ export {
   ApprovalExpired,
   EventExpired,
   EventRejected,
+  Fatal,
   InputCancelled,
   InputDeclined,
   InputExpired,
+  RetryLater,
   RondoError,
   ToolError,
 } from './errors.ts'

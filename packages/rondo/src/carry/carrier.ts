@@ -203,9 +203,17 @@ export function whyNoTask({ host, call, target }: Round, what: string): RondoErr
 
 /** Returns the rules for sleeps in a request. */
 export function sleepingIn(round: Round): Sleeping {
-  const { host } = round
+  const { host, began, beginning } = round
+  const { limits, maxRoundMs: ms } = host
   const beyond = taskHostFor(round) ? 'leave' : whyNoSleep(round)
-  return { parks: false, inlineMs: host.limits.maxInlineSleepMs, beyond, skip: skipIn(round) }
+  const handsBack = beginning.journal.moves < limits.maxMoves
+  return {
+    parks: false,
+    inlineMs: limits.maxInlineSleepMs,
+    beyond,
+    round: { until: began + ms, ms, handsBack },
+    skip: skipIn(round),
+  }
 }
 
 /** In development mode nobody waits for days. */
@@ -220,10 +228,10 @@ export function skipIn(round: Round): Sleeping['skip'] {
 
 function whyNoSleep({ host, target, call }: Round): string {
   if (call.method !== 'tools/call')
-    return 'Only a tool can continue as a task: sleep for less, or move the work into a tool.'
+    return 'Only a tool can continue as a task: wait for less, or move the work into a tool.'
   if (!host.tasks)
-    return 'The call cannot continue as a task, because this server has no store: pass one to createServer, or sleep for less.'
+    return 'The call cannot continue as a task, because this server has no store: pass one to createServer, or wait for less.'
   if (target.task.mode === 'never')
     return "The call cannot continue as a task, because the tool is declared with task: 'never'."
-  return 'This client cannot follow a task: call again from one that supports tasks. Nothing after the sleep was done.'
+  return 'This client cannot follow a task: call again from one that supports tasks. Nothing after this point was done.'
 }

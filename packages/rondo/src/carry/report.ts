@@ -10,6 +10,7 @@ import type { Call, ListenCall, OlderCall } from '../protocol/call.ts'
 import { methodOf } from '../protocol/common/json-rpc.ts'
 import type { Observed, ObservedOperation, OperationEnd } from '../protocol/observer.ts'
 import type { OlderReply, Reply } from '../protocol/reply.ts'
+import type { FailedAttempt } from '../replay/input.ts'
 import type { RunReport } from '../replay/run-state.ts'
 import { originOf } from '../replay/work.ts'
 import type { RefusedState } from '../seal/state.ts'
@@ -85,6 +86,24 @@ export function logFault(round: Round, error: unknown): void {
   // The log has already said that the store fails.
   if (isStoreFault(error) && round.host.storeWatch?.requestFailed()) return
   round.host.log({ event: 'fault', ...placeOf(round), ...subjectOf(round), error })
+}
+
+/** Reports an attempt that failed and will be retried. */
+export function reportRetry(round: Round, { kind, key, attempt, due, error }: FailedAttempt): void {
+  const { host } = round
+  const { method, target } = requestOf(round)
+  host.observer?.count?.({ kind: 'retry', work: kind, method, target })
+  const delayMs = Math.max(0, due - host.platform.now())
+  host.log({
+    event: 'retry',
+    ...placeOf(round),
+    ...subjectOf(round),
+    work: kind,
+    key,
+    attempt,
+    delayMs,
+    error,
+  })
 }
 
 /** Logs why a state did not open. The client does not learn it. */
@@ -232,6 +251,7 @@ const READ_AS_RESULT: ReadonlySet<ErrorCode> = new Set([
   'INPUT_TIMEOUT',
   'LIMIT_PARKED',
   'LIMIT_SLEEP',
+  'LIMIT_RETRY',
 ])
 
 /** Limits that a handler runs into. Its author has to see where, and the round's line has only the code. */

@@ -39,6 +39,7 @@ import {
   type RoundFacts,
   recordPlace,
   refusal,
+  reportRetry,
   reportRound,
   spansOf,
   thrown,
@@ -205,6 +206,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     unwatched: !host.dev && host.tracer === undefined,
     mayMove: movePolicy(host, line, beginning.journal.moves),
     sleeping: () => sleepingIn(round),
+    onRetry: (failed) => reportRetry(round, failed),
     onAsideError: (error) => logFault(round, error),
   }
 }

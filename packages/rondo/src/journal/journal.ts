@@ -74,8 +74,13 @@ export interface Journal {
   readonly seed: string
   readonly entries: readonly Entry[]
   readonly reasks: Readonly<Record<string, Reask>>
-  /** When what is open ends by itself, by key, ms since the epoch: sleeps, and questions and hooks with a time limit. */
+  /**
+   * When what is open ends by itself, by key, ms since the epoch: sleeps, questions and hooks with a time limit, and the pause
+   * before a failed step is retried.
+   */
   readonly deadlines?: Readonly<Record<string, number>>
+  /** Failed attempts of steps and effects that will be retried, by key. */
+  readonly attempts?: Readonly<Record<string, number>>
   /** Answers that came in time and have not been reached, by key (R3). */
   readonly kept?: Readonly<Record<string, EarlyAnswer>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
@@ -100,6 +105,8 @@ export function narrowJournal(value: unknown): Journal | undefined {
   if (!isTime(startedAt) || !isText(seed) || !isCount(moves)) return undefined
   if (manual !== undefined && !isText(manual)) return undefined
   if (value.deadlines !== undefined && !toMap(value.deadlines, (due) => (isTime(due) ? due : undefined)))
+    return undefined
+  if (value.attempts !== undefined && !toMap(value.attempts, (count) => (isCount(count) ? count : undefined)))
     return undefined
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
@@ -159,6 +166,10 @@ export interface JournalRecord {
   deadline(key: string): number | undefined
   /** Fixes when the operation ends by itself. It is never fixed a second time while the operation is open. */
   fixDeadline(key: string, due: number): void
+  /** The number of attempts of this step or effect that failed. */
+  attempts(key: string): number
+  /** Notes that an attempt failed, and when the next one begins. */
+  noteAttempt(key: string, count: number, due: number): void
   /** Keeps an answer until a run reaches its question. A recorded one wins (R2). */
   keep(key: string, answer: EarlyAnswer): void
   /** Removes and returns the answer that was kept for this key. */
@@ -183,6 +194,7 @@ export function createRecord(journal: Journal): JournalRecord {
     if (entry.kind === 'effect') unreached.add(entry.key)
   }
   const deadlines = new Map(journal.deadlines && Object.entries(journal.deadlines))
+  let attempts = journal.attempts && new Map(Object.entries(journal.attempts))
   const kept = new Map(journal.kept && Object.entries(journal.kept))
   // A process that died may have left both.
   for (const key of kept.keys()) if (byKey.has(key)) kept.delete(key)
@@ -203,6 +215,7 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     append(entry) {
       deadlines.delete(entry.key)
+      attempts?.delete(entry.key)
       kept.delete(entry.key)
       byKey.set(entry.key, entries.length)
       return entries.push(entry) - 1
@@ -230,6 +243,12 @@ export function createRecord(journal: Journal): JournalRecord {
     },
     deadline: (key) => deadlines.get(key),
     fixDeadline: (key, due) => void deadlines.set(key, due),
+    attempts: (key) => attempts?.get(key) ?? 0,
+    noteAttempt(key, count, due) {
+      attempts ??= new Map()
+      attempts.set(key, count)
+      deadlines.set(key, due)
+    },
     keep(key, answer) {
       if (!byKey.has(key)) kept.set(key, answer)
     },
@@ -247,6 +266,8 @@ export function createRecord(journal: Journal): JournalRecord {
       if (reasks) copy.reasks = Object.fromEntries(reasks)
       if (deadlines.size > 0) copy.deadlines = Object.fromEntries(deadlines)
       else if (copy.deadlines !== undefined) copy.deadlines = undefined
+      if (attempts?.size) copy.attempts = Object.fromEntries(attempts)
+      else if (copy.attempts !== undefined) copy.attempts = undefined
       if (kept.size > 0) copy.kept = Object.fromEntries(kept)
       else if (copy.kept !== undefined) copy.kept = undefined
       return copy

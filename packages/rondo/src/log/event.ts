@@ -89,6 +89,26 @@ export interface FaultEvent extends LogOrigin {
   readonly error: unknown
 }
 
+/** An attempt of a step or an effect that failed and will be retried. `error` is what it threw. */
+export interface RetryEvent extends LogOrigin {
+  readonly event: 'retry'
+  readonly flow: string
+  readonly round: number
+  readonly task?: string
+  readonly turn?: number
+  readonly method: FlowMethod
+  readonly target: string
+  /** `step` or `effect`. */
+  readonly work: string
+  /** Its name in the handler. */
+  readonly key: string
+  /** The attempt that failed, from 1. */
+  readonly attempt: number
+  /** The time until the next attempt. */
+  readonly delayMs: number
+  readonly error: unknown
+}
+
 /** A handler that has run for `limits.slowHandlerMs`. It continues. */
 export interface SlowEvent extends LogOrigin {
   readonly event: 'slow'
@@ -210,6 +230,7 @@ export type LogEvent =
   | StateRefusedEvent
   | CallerRefusedEvent
   | FaultEvent
+  | RetryEvent
   | SlowEvent
   | ContinuationEvent
   | WarningEvent
@@ -237,6 +258,7 @@ const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
   state_refused: 'warn',
   caller_refused: 'warn',
   fault: 'error',
+  retry: 'warn',
   slow: 'warn',
   continuation: 'warn',
   warning: 'warn',

@@ -45,6 +45,8 @@ function sentence(event: LogEvent, paint: Paint): string {
       return `${event.status}: ${clean(event.reason)}`
     case 'fault':
       return `${paint('bold', clean(event.target))} ${paint('red', 'threw')}`
+    case 'retry':
+      return `${paint('bold', clean(event.target))} retries the ${event.work} ${clean(event.key)} in ${seconds(event.delayMs)}, after attempt ${event.attempt}`
     case 'slow':
       return `${paint('bold', clean(event.target))} is still running after ${seconds(event.ms)}`
     case 'continuation':

@@ -45,6 +45,8 @@ export type ObservedHappening =
       /** The age of the task. */
       readonly ageMs: number
     }
+  /** An attempt of a step or an effect failed and will be retried. */
+  | { readonly kind: 'retry'; readonly work: string; readonly method: string; readonly target?: string }
   /** The store failed while a worker used it. */
   | { readonly kind: 'store'; readonly during: string }
 
@@ -100,8 +102,8 @@ export interface Observed {
   readonly trace?: Readonly<Record<string, string>>
   /** Runs the operation inside its context. */
   run<T>(fn: () => T): T
-  /** Runs a step or an effect. Must call `fn` once and return what it returns. */
-  work(kind: string, key: string, fn: () => unknown): unknown
+  /** Runs an attempt of a step or an effect, counted from 1. Must call `fn` once and return what it returns. */
+  work(kind: string, key: string, fn: () => unknown, attempt: number): unknown
   /** A step or an effect had its result in the journal. */
   replayed(kind: string, key: string): void
   end(end: OperationEnd): void
@@ -215,7 +217,7 @@ function guardObserved(observed: Observed, report: (error: unknown) => void): Ob
       return attempt(() => observed.trace)
     },
     run: (fn) => runGuarded(fn, (once) => observed.run(once)),
-    work: (kind, key, fn) => runGuarded(fn, (once) => observed.work(kind, key, once)),
+    work: (kind, key, fn, attempt) => runGuarded(fn, (once) => observed.work(kind, key, once, attempt)),
     replayed: (kind, key) => replayed([kind, key]),
     end(how) {
       if (ended) return

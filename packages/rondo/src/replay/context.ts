@@ -25,6 +25,7 @@ import { ask } from './ask.ts'
 import { openHook } from './hook.ts'
 import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
+import { attemptWithin, type RetryPolicy, readRetry, readTimeout } from './retry.ts'
 import {
   type Deferred,
   type Handed,
@@ -111,29 +112,36 @@ class RunContext implements Context {
   readonly roots: Context['roots'] = (key = 'roots') =>
     this.#question(key, async () => (await ask(this.#run, key, rootsQuestion())) as readonly Root[])
 
-  readonly step: Context['step'] = (key, fn) =>
+  readonly step: Context['step'] = (key, fn, options) =>
     this.#operate('step', key, async () => {
       assertCall('step', key, fn)
-      return (await work(this.#run, 'step', key, () => {
+      const { retry, timeout } = readWork('step', key, options)
+      const act = (attempt: number): unknown => {
         this.#run.background.begins?.('step', key)
-        return fn(new WorkInfo(this.#run))
-      })) as never
+        return attemptWithin(this.#run, `step "${key}"`, timeout, (signal) =>
+          fn(new WorkInfo(signal, attempt)),
+        )
+      }
+      return (await work(this.#run, 'step', key, act, { retry })) as never
     })
   readonly effect: Context['effect'] = (key, fn, options) =>
     this.#operate('effect', key, async (effect) => {
       assertCall('effect', key, fn)
       const unread = questionsBefore(this.#run, effect)
-      if (options !== undefined) EFFECT_OPTIONS.assert(options, `The effect "${key}"`)
+      const { retry, timeout } = readWork('effect', key, options)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
-      const act = (): unknown => {
+      const act = (attempt: number): unknown => {
         this.#run.background.begins?.('effect', key)
         const derived = effectKey(this.#run, key, branch)
         this.#run.trace?.keyed(key, derived)
-        return fn(new EffectWorkInfo(this.#run, derived))
+        return attemptWithin(this.#run, `effect "${key}"`, timeout, (signal) =>
+          fn(new EffectWorkInfo(signal, attempt, derived)),
+        )
       }
-      const fenced = options?.once ? () => onceOf(this.#run)(key, branch, act) : act
-      return (await work(this.#run, 'effect', key, fenced, unread)) as never
+      const fenced = (attempt: number): unknown =>
+        options?.once ? onceOf(this.#run)(key, branch, () => act(attempt)) : act(attempt)
+      return (await work(this.#run, 'effect', key, fenced, { check: unread, retry })) as never
     })
   readonly sleep: Context['sleep'] = (key, duration) =>
     this.#operate('sleep', key, async () => sleepFor(this.#run, key, duration))
@@ -270,18 +278,42 @@ const CONFIRM_OPTIONS = defineOptions('confirm', {
   label: unchecked(),
 } satisfies OptionsOf<ConfirmOptions>)
 const SAMPLE_OPTIONS = defineOptions('sample', { within } satisfies OptionsOf<Within>)
-const EFFECT_OPTIONS = defineOptions('effect', { once: flag(false) } satisfies OptionsOf<EffectOptions>)
+type StepOptions = Pick<EffectOptions, 'retry' | 'timeout'>
+
+const retry: Option<EffectOptions['retry']> = unchecked()
+const timeout: Option<EffectOptions['timeout']> = unchecked()
+const WORK_OPTIONS = {
+  step: defineOptions('step', { retry, timeout } satisfies OptionsOf<StepOptions>),
+  effect: defineOptions('effect', {
+    once: flag(false),
+    retry,
+    timeout,
+  } satisfies OptionsOf<EffectOptions>),
+}
+
+function readWork(
+  kind: 'step' | 'effect',
+  key: string,
+  options: StepOptions | undefined,
+): { readonly retry?: RetryPolicy; readonly timeout?: number } {
+  if (options === undefined) return {}
+  WORK_OPTIONS[kind].assert(options, `The ${kind} "${key}"`)
+  const of = `the ${kind} "${key}"`
+  return { retry: readRetry(options.retry, of), timeout: readTimeout(options.timeout, of) }
+}
 
 /** The argument of a step's function. */
 class WorkInfo implements StepInfo {
-  readonly #run: RunState
+  readonly #signal: () => AbortSignal
+  readonly attempt: number
 
-  constructor(run: RunState) {
-    this.#run = run
+  constructor(signal: () => AbortSignal, attempt: number) {
+    this.#signal = signal
+    this.attempt = attempt
   }
 
   get signal(): AbortSignal {
-    return this.#run.signal()
+    return this.#signal()
   }
 }
 
@@ -289,8 +321,8 @@ class WorkInfo implements StepInfo {
 class EffectWorkInfo extends WorkInfo implements EffectInfo {
   readonly key: string
 
-  constructor(run: RunState, key: string) {
-    super(run)
+  constructor(signal: () => AbortSignal, attempt: number, key: string) {
+    super(signal, attempt)
     this.key = key
   }
 }

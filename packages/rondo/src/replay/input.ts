@@ -3,7 +3,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Entry, EntryKind, Journal } from '../journal/journal.ts'
+import type { Entry, EntryKind, Journal, WorkEntryKind } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import type { Observed } from '../protocol/observer.ts'
@@ -65,6 +65,10 @@ export interface ReplayInput {
   persist?(entry: Entry): Promise<void>
   /** Makes the end of an open operation durable: a sleep, a question with a time limit. */
   persistDeadline?(key: string, due: number): Promise<void>
+  /** Makes a failed attempt of a step or an effect durable, with the time of the next one. */
+  persistAttempt?(key: string, count: number, due: number): Promise<void>
+  /** An attempt of a step or an effect failed and will be retried. */
+  onRetry?(failed: FailedAttempt): void
   /** The rules for sleeps in this run. */
   sleeping(): Sleeping
   /** Calls `arrival` for what arrives while the handler runs; it returns false once the run is over. */
@@ -181,8 +185,21 @@ export interface Sleeping {
   readonly beyond: 'leave' | string
   /** When the flow ends at the latest: a wait that ends later is refused. */
   readonly until?: number
+  /** The round of a request: when its time is up, how long it may take, and whether the call may be handed back then. */
+  readonly round?: { readonly until: number; readonly ms: number; readonly handsBack: boolean }
   /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
   skip?(ms: number): void
+}
+
+/** A failed attempt that will be retried. */
+export interface FailedAttempt {
+  readonly kind: WorkEntryKind
+  readonly key: string
+  /** From 1. */
+  readonly attempt: number
+  /** When the next attempt begins, ms since the epoch. */
+  readonly due: number
+  readonly error: unknown
 }
 
 /** The status message of a task. */
@@ -220,6 +237,8 @@ export interface RunTrace {
   /** The status message of the task. */
   status?(message: string): void
   keyed(name: string, effectKey: string): void
+  /** An attempt failed and will be retried; from 1. */
+  retried?(name: string, attempt: number): void
   /** The question as a changed program would ask it. */
   reword?(name: string, request: InputRequest): InputRequest
 }

@@ -89,6 +89,8 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     observed: input.observed,
     persist: input.persist,
     persistDeadline: input.persistDeadline,
+    persistAttempt: input.persistAttempt,
+    onRetry: input.onRetry,
     sleeping: input.sleeping,
     onArrival: input.onArrival,
     publish: input.publish,

@@ -28,6 +28,8 @@ export interface Unasked {
 export interface Wait {
   readonly kind: 'sleep' | 'question' | 'hook'
   readonly due: number
+  /** This request cannot wait for it, and the next one can. */
+  readonly elsewhere?: true
   end(at: number): void
 }
 
@@ -439,6 +441,15 @@ export function notAwaited({ floating }: RunState): RondoError | undefined {
   const what = failed ? 'had failed without being awaited' : 'was still open'
   const detail = `The handler returned while the ${label} ${what}. Await it, and everything else it starts.`
   return new RondoError('REPLAY_NOT_AWAITED', detail, { cause: failed?.error })
+}
+
+/** `instanceof` for anything an author throws: on a proxy, `instanceof` itself may throw. */
+export function isA<T>(kind: new (...params: never[]) => T, thrown: unknown): thrown is T {
+  try {
+    return thrown instanceof kind
+  } catch {
+    return false
+  }
 }
 
 export function toHex(bytes: Uint8Array): string {

@@ -150,6 +150,11 @@ export function closeHookAt(run: RunState, name: string, due: number, end: (at: 
   expect(run, name, { kind: 'hook', due, end })
 }
 
+/** Calls `begin` when a step is retried. `elsewhere`: a run that waits for nothing else hands the call back. */
+export function resumeAt(run: RunState, key: string, due: number, begin: () => void, elsewhere?: true): void {
+  expect(run, key, { kind: 'sleep', due, end: begin, elsewhere })
+}
+
 /** When an operation ends by itself. `written` resolves when that is durable, or when the run was refused because it is not. */
 interface Deadline {
   readonly due: number
@@ -220,7 +225,7 @@ export function rest(
   const wakeAt = earliest(run, 'sleep')
   if (wakeAt === undefined) return undefined
   if (run.sleeping().parks) return { kind: 'sleeping', wakeAt }
-  const reason = run.frozen ? 'drain' : mayMove()
+  const reason = run.frozen ? 'drain' : (mayMove() ?? leavesFor(run, wakeAt))
   if (reason !== undefined) return { kind: 'moved', reason }
   const { now, after, rest: pause = after } = run.platform
   run.resting?.()
@@ -229,6 +234,11 @@ export function rest(
     const ending = run.turn.ended() ? undefined : rest(run, mayMove)
     if (ending) run.turn.end(ending)
   })
+  return undefined
+}
+
+function leavesFor({ waits }: RunState, wakeAt: number): 'time' | undefined {
+  for (const { due, elsewhere } of waits?.values() ?? []) if (due === wakeAt && elsewhere) return 'time'
   return undefined
 }
 

@@ -9,8 +9,10 @@
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson, copyParsed } from '../lib/json.ts'
+import { delayAfter, type RetryPolicy, retryLater, waitToRetry } from './retry.ts'
 import {
   append,
+  isA,
   type Mark,
   noteNews,
   noteReplayed,
@@ -26,13 +28,19 @@ interface Settlers {
   reject(error: Error): void
 }
 
-/** `check` returns why an effect must not begin, if so. */
+interface WorkOptions {
+  /** Returns why an effect must not begin, if so. */
+  check?(): RondoError | undefined
+  readonly retry?: RetryPolicy
+}
+
+/** `act` is called for each attempt; attempts are counted from 1. */
 export function work(
   run: RunState,
   kind: WorkEntryKind,
   key: string,
-  fn: () => unknown,
-  check?: () => RondoError | undefined,
+  act: (attempt: number) => unknown,
+  { check, retry }: WorkOptions = {},
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     if (!takeName(run, key, kind)) return
@@ -44,12 +52,17 @@ export function work(
       const settlers = { resolve, reject, delivered: noteReplayed }
       return deliver(run, found.index, found.entry as WorkEntry, settlers)
     }
-    run.turn.enqueue({
-      key,
-      strict: kind === 'effect',
-      check: kind === 'effect' ? () => diverged(run, key) ?? check?.() : undefined,
-      begin: () => begin(run, kind, key, fn, { resolve, reject, delivered: noteNews }),
-    })
+    const settlers = { resolve, reject, delivered: noteNews }
+    const attempt = (): void =>
+      run.turn.enqueue({
+        key,
+        strict: kind === 'effect',
+        check: kind === 'effect' ? () => diverged(run, key) ?? check?.() : undefined,
+        begin: () => begin(run, { kind, key, act, retry }, attempt, settlers),
+      })
+    const due = run.record.attempts(key) > 0 ? run.record.deadline(key) : undefined
+    if (due === undefined) attempt()
+    else waitToRetry(run, { kind, key, due }, attempt)
   })
 }
 
@@ -62,7 +75,17 @@ function diverged(run: RunState, key: string): RondoError | undefined {
   return new RondoError('REPLAY_DIVERGED', detail)
 }
 
-function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknown, settlers: Settlers): void {
+interface Job {
+  readonly kind: WorkEntryKind
+  readonly key: string
+  readonly retry: RetryPolicy | undefined
+  act(attempt: number): unknown
+}
+
+/** Runs one attempt. `again` enqueues the next one. */
+function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): void {
+  const { kind, key, retry } = job
+  const attempt = run.record.attempts(key) + 1
   run.tally.executed += 1
   noteNews(run)
   const settled = run.turn.busy()
@@ -74,13 +97,19 @@ function begin(run: RunState, kind: WorkEntryKind, key: string, fn: () => unknow
     settled()
   }
   const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
-  const failed = (thrown: unknown): void =>
-    endsCall(thrown)
-      ? finish(thrown)
-      : finish({ kind, key, at: run.platform.now(), failure: toFailure(thrown) }, thrown)
+  const failed = (thrown: unknown): void => {
+    if (endsCall(thrown)) return finish(thrown)
+    const now = run.platform.now()
+    const delay = retry && delayAfter(retry, attempt, thrown, now)
+    if (delay === undefined) return finish({ kind, key, at: now, failure: toFailure(thrown) }, thrown)
+    const failure = { kind, key, attempt, due: now + delay, error: thrown }
+    if (!run.turn.ended()) retryLater(run, failure, again)
+    settled()
+  }
   const mark: Mark = { run, label: `${kind} "${key}"` }
   const { observed } = run
-  runMarked(mark, observed ? () => observed.work(kind, key, fn) : fn).then(done, failed)
+  const act = (): unknown => job.act(attempt)
+  runMarked(mark, observed ? () => observed.work(kind, key, act, attempt) : act).then(done, failed)
 }
 
 const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']
@@ -156,11 +185,6 @@ function toFailure(thrown: unknown): RecordedFailure {
     ...(typeof code === 'string' || Number.isFinite(code) ? { code: code as string | number } : {}),
     ...(isA(ToolError, thrown) ? { open: true } : {}),
   }
-}
-
-/** `instanceof` for anything an author throws: on a proxy, `instanceof` itself may throw. */
-function isA<T>(kind: new (...params: never[]) => T, thrown: unknown): thrown is T {
-  return read(() => thrown instanceof kind) === true
 }
 
 function read(get: () => unknown): unknown {

@@ -58,6 +58,8 @@ export interface TracedOperation {
   /** The recorded answer or result as JSON, cut off where it is long. */
   readonly value?: string
   readonly effectKey?: string
+  /** Attempts that failed in this round and are retried. */
+  readonly failedAttempts?: number
   /** The line of the author's file that called it. */
   readonly source?: string
 }
@@ -198,6 +200,7 @@ interface Call {
   readonly at: number
   readonly source?: string
   effectKey?: string
+  failedAttempts?: number
 }
 
 /** Shorter rounds are reported when they end, and longer ones this often at most. */
@@ -252,6 +255,11 @@ function createTracer(
           const call = calls.get(name)
           if (call) call.effectKey = effectKey
         },
+        retried(name) {
+          const call = calls.get(name)
+          if (call) call.failedAttempts = (call.failedAttempts ?? 0) + 1
+          changed()
+        },
         ...(other.length > 0 && {
           reword: (name, request) => (other.includes(name) ? withOtherWords(request) : request),
         }),
@@ -298,6 +306,7 @@ function describe(
       ...(isNew && !isAsk && call && { ms: Math.max(0, entry.at - call.at) }),
       ...(entry && { value: recordedValue(entry) }),
       ...(call?.effectKey !== undefined && { effectKey: call.effectKey }),
+      ...(call?.failedAttempts !== undefined && { failedAttempts: call.failedAttempts }),
       ...(call?.source !== undefined && { source: call.source }),
     }
   })

@@ -75,6 +75,7 @@ export const ATTRIBUTE = {
   link: 'rondo.link',
   workKind: 'rondo.work.kind',
   workName: 'rondo.work.name',
+  attempt: 'rondo.work.attempt',
   reason: 'rondo.reason',
 } as const
 
@@ -94,6 +95,7 @@ export const METRIC = {
   slots: 'rondo.task.slots',
   interruptions: 'rondo.task.interruptions',
   storeErrors: 'rondo.store.errors',
+  retries: 'rondo.work.retries',
 } as const
 
 export interface OtelOptions {
@@ -291,12 +293,12 @@ function observe(
       }
     },
     run: (fn) => context.with(inside, fn),
-    work(kind, key, fn) {
+    work(kind, key, fn, attempt) {
       if (span && !isSampled) return fn()
       // Names of spans have to be few, and a key may contain an id: it is an attribute.
       const child = tracer().startSpan(
         kind,
-        { kind: SpanKind.INTERNAL, attributes: workOf(kind, key) },
+        { kind: SpanKind.INTERNAL, attributes: { ...workOf(kind, key), [ATTRIBUTE.attempt]: attempt } },
         inside,
       )
       return ending(child, () => context.with(trace.setSpan(inside, child), fn))
@@ -414,6 +416,11 @@ function createInstruments(meter: Meter): Instruments {
     'Turns of tasks that did not end as they should',
   )
   const storeErrors = counter(METRIC.storeErrors, '{error}', 'Failures of the store')
+  const retries = counter(
+    METRIC.retries,
+    '{attempt}',
+    'Attempts of steps and effects that failed and are retried',
+  )
   return {
     refused,
     queue({ due, running, parked, oldestDueMs, slots: most }) {
@@ -428,6 +435,8 @@ function createInstruments(meter: Meter): Instruments {
         const { code, status } = happening
         return turnedAway.add(1, { [CONVENTION.errorType]: code, [CONVENTION.httpStatus]: status })
       }
+      if (happening.kind === 'retry')
+        return retries.add(1, { ...withTarget({}, happening), [ATTRIBUTE.workKind]: happening.work })
       const labels = withTarget({}, { method: 'tools/call', target: happening.target })
       if (happening.kind === 'turn')
         return interruptions.add(1, { ...labels, [ATTRIBUTE.reason]: happening.trouble })

@@ -97,9 +97,30 @@ export interface EffectInfo {
    */
   readonly key: string
   readonly signal: AbortSignal
+  /** 1, and one more for each retry. */
+  readonly attempt: number
 }
 
 export interface EffectOptions {
+  /**
+   * Runs it again if it fails. `ToolError` and `Fatal` are final; `RetryLater` chooses the delay of the next attempt. Default:
+   * the first failure is final.
+   */
+  retry?: {
+    /** Attempts after the first one. Default: 3. */
+    times?: number
+    /** The delay before the second attempt: milliseconds, or text such as `'90 s'`. Default: 1 s. */
+    delay?: Duration
+    /** Each further delay is this many times as long as the one before. Default: 2. */
+    factor?: number
+    /** No delay is longer, unless a `RetryLater` asks for it. Default: 1 min. */
+    maxDelay?: Duration
+  }
+  /**
+   * The time that one attempt may take: milliseconds, or text such as `'90 s'`. Then its signal fires and it counts as failed, even
+   * if its function continues. Default: as long as it takes.
+   */
+  timeout?: Duration
   /** Claims the effect in the store before it runs, so that a repeated request finds its result. Needs a store. */
   once?: boolean
 }
@@ -152,7 +173,10 @@ export interface Hook<T> {
 }
 
 export interface StepInfo {
+  /** Aborted when the client is gone, or when the `timeout` of this attempt is over. */
   readonly signal: AbortSignal
+  /** 1, and one more for each retry. */
+  readonly attempt: number
 }
 
 export interface Context {
@@ -172,8 +196,12 @@ export interface Context {
   /** Asks the client for its roots. */
   roots(key?: string): Promise<readonly Root[]>
 
-  /** Runs `fn` once per flow and records its result (JSON). It may run again after a crash. */
-  step<T>(key: string, fn: ((info: StepInfo) => T | Promise<T>) & ReturnsJson<T>): Promise<T>
+  /** Runs `fn` once per flow and records its result (JSON). It may run again after a crash, and with `retry` after a failure. */
+  step<T>(
+    key: string,
+    fn: ((info: StepInfo) => T | Promise<T>) & ReturnsJson<T>,
+    options?: Pick<EffectOptions, 'retry' | 'timeout'>,
+  ): Promise<T>
   /** A step that changes something outside. `fn` receives an idempotency key that is the same in every attempt. */
   effect<T>(
     key: string,

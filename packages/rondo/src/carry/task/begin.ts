@@ -87,7 +87,7 @@ function branchOf({ host, call, beginning }: Round): Uint8Array | undefined {
 async function beginTask(
   round: Round,
   tasks: TaskHost,
-  { entries, reasks, manual, deadlines, kept }: Journal,
+  { entries, reasks, manual, deadlines, attempts, kept }: Journal,
   brings: boolean,
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
@@ -104,7 +104,7 @@ async function beginTask(
     ...spansOf(round),
     epoch: beginning.journal.epoch ?? (await epochOf(host, true)),
     principal,
-    noted: { reasks, manual, deadlines, kept },
+    noted: { reasks, manual, deadlines, attempts, kept },
     brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }

@@ -49,6 +49,8 @@ export type TaskRecord =
   | { readonly rested: true }
   /** When an open operation ends by itself. Written when it is opened, so that no restart starts the clock again. */
   | { readonly deadline: { readonly key: string; readonly due: number } }
+  /** An attempt of a step or an effect failed; the next one is due then. */
+  | { readonly attempt: { readonly key: string; readonly count: number; readonly due: number } }
 
 export interface Folded {
   readonly entries: readonly Entry[]
@@ -59,10 +61,12 @@ export interface Folded {
   readonly resting: boolean
   /** When what is open ends by itself, by key. */
   readonly deadlines: Readonly<Record<string, number>>
+  /** Failed attempts of what will be retried, by key. */
+  readonly attempts: Readonly<Record<string, number>>
 }
 
 /** Notes from the rounds of a flow before it became a task. */
-export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> & Pick<Journal, 'deadlines'>
+export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> & Pick<Journal, 'deadlines' | 'attempts'>
 
 /** The beginning of a task: the call, its caller, and its flow. Stored sealed as the head of the task. */
 export interface TaskPlan {
@@ -91,10 +95,11 @@ export interface TaskPlan {
 
 export function foldRecords(
   records: readonly TaskRecord[],
-  { deadlines: before = {}, ...noted }: Noted = { reasks: {} },
+  { deadlines: before = {}, attempts: tried = {}, ...noted }: Noted = { reasks: {} },
 ): Folded {
   const entries = new Map<string, Entry>()
   const deadlines = new Map(Object.entries(before))
+  const attempts = new Map(Object.entries(tried))
   let parked: Parked = { asked: {}, ...noted }
   let parks = 0
   let resting = false
@@ -103,10 +108,16 @@ export function foldRecords(
       deadlines.set(record.deadline.key, record.deadline.due)
       continue
     }
+    if ('attempt' in record) {
+      deadlines.set(record.attempt.key, record.attempt.due)
+      attempts.set(record.attempt.key, record.attempt.count)
+      continue
+    }
     resting = !('entry' in record || 'opened' in record)
     if ('entry' in record) {
       entries.set(record.entry.key, record.entry)
       deadlines.delete(record.entry.key)
+      attempts.delete(record.entry.key)
     } else if ('opened' in record) parked = withOpened(parked, record.opened)
     else if ('parked' in record) {
       parked = record.parked
@@ -120,6 +131,7 @@ export function foldRecords(
     parks,
     resting,
     deadlines: Object.fromEntries(deadlines),
+    attempts: Object.fromEntries(attempts),
   }
 }
 

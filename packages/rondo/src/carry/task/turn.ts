@@ -199,7 +199,7 @@ async function settle(
 
 /** Names the event or time that the task waits for, if its status does not. */
 function waitsFor(
-  { inputRequests, events = [], wakeAt }: Pause,
+  { inputRequests, events = [], wakeAt, journal }: Pause,
   approvals: TaskApprovals,
 ): string | undefined {
   if (Object.keys(inputRequests ?? {}).length > 0) return undefined
@@ -210,7 +210,11 @@ function waitsFor(
     .map((hook) => JSON.stringify(hook))
   if (others.length > 0) asked.push(`Waiting for the event of the hook ${others.join(', ')}`)
   if (asked.length > 0) return asked.join('. ')
-  return wakeAt === undefined ? undefined : `Sleeping until ${new Date(wakeAt).toISOString()}`
+  if (wakeAt === undefined) return undefined
+  const { attempts = {}, deadlines = {} } = journal
+  const retried = Object.keys(attempts).find((key) => deadlines[key] === wakeAt)
+  const what = retried === undefined ? 'Sleeping until' : `Retrying ${JSON.stringify(retried)} at`
+  return `${what} ${new Date(wakeAt).toISOString()}`
 }
 
 /** Keeps the journal in the store, and the open questions with it. */
@@ -295,7 +299,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { flow, seed, startedAt, round, toolVersion, principal, epoch, spans } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
-  const { entries, parked, deadlines } = folded
+  const { entries, parked, deadlines, attempts } = folded
   return {
     host,
     tasks,
@@ -320,6 +324,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         entries,
         reasks: parked.reasks,
         deadlines,
+        attempts,
         kept: parked.kept,
         moves: 0,
         manual: parked.manual,
@@ -395,6 +400,10 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     }),
     persistDeadline: async (key, due) =>
       turn.record(sealPiece(host, turn.task, 'record', { deadline: { key, due } } satisfies TaskRecord)),
+    persistAttempt: async (key, count, due) =>
+      turn.record(
+        sealPiece(host, turn.task, 'record', { attempt: { key, count, due } } satisfies TaskRecord),
+      ),
     anchored: turn.task.known,
     once,
     inputResponses,
