@@ -14,6 +14,14 @@ export type {
 } from './store/approvals.ts'
 export type { AnsweredSlot, InputSlot, SlotChange, SlotName, SlotRole } from './store/input-slots.ts'
 export { changeRows, type RowsChange, type TaskRow } from './store/memory/tasks.ts'
+export type {
+  OperatorAction,
+  OperatorChange,
+  OperatorOutcome,
+  OperatorStore,
+  StoredTask,
+  TaskBranch,
+} from './store/operator.ts'
 export {
   type BlobStore,
   type Bus,

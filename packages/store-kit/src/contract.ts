@@ -21,6 +21,7 @@ import {
   seededRandom,
   testSeed,
 } from './harness.ts'
+import { describeOperatorActionContract } from './operator.ts'
 import { describeOperatorContract, describeOwnerContract } from './owner.ts'
 import { describeBusContract, describeOnceContract, describeRecordContract } from './shared-state.ts'
 import { describeRaceContract, describeTimeContract } from './timing.ts'
@@ -90,6 +91,20 @@ export function fleetContract(harness: StoreHarness): readonly ContractCase[] {
  */
 export function approvalContract(harness: StoreHarness): readonly ContractCase[] {
   return collect(`${harness.name}: approvals`, () => describeApprovalContract(harness))
+}
+
+/**
+ * Returns cases for what the optional part `operator` of a store must do. Run them if your store has it.
+ *
+ * @example
+ * ```ts
+ * describe('operators of my store', () => {
+ *   for (const { name, run } of operatorContract(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function operatorContract(harness: StoreHarness): readonly ContractCase[] {
+  return collect(`${harness.name}: operators who act`, () => describeOperatorActionContract(harness))
 }
 
 /**

@@ -11,9 +11,11 @@ import {
   engineContract,
   fleetContract,
   leaseEngineHarness,
+  operatorContract,
   storeContract,
 } from './contract.ts'
 import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
+import { OPERATOR_FAULTS } from './operator.ts'
 
 /** The operations that the handles of one site have seen, for faults that depend on them. */
 interface Memory {
@@ -433,6 +435,38 @@ export function approvalControls(harness: StoreHarness): readonly ContractCase[]
       group: `${harness.name}: approval controls`,
       name: `control: finds a store that ${fault.name}`,
       run: () => expectFailure(approvalContract(faulty), fault.caughtBy),
+    }
+  })
+}
+
+/**
+ * Returns cases that pass if `operatorContract` finds faults put in front of your store.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of operators of my store', () => {
+ *   for (const { name, run } of operatorControls(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function operatorControls(harness: StoreHarness): readonly ContractCase[] {
+  return OPERATOR_FAULTS.map((fault) => {
+    const faulty: StoreHarness = {
+      name: harness.name,
+      async create() {
+        const site = await harness.create()
+        const open = (now?: () => number) => {
+          const store = site.open(now)
+          const { operator } = store
+          return operator ? { ...store, operator: { ...operator, ...fault.weaken(operator, store) } } : store
+        }
+        return overlay(site, { open })
+      },
+    }
+    return {
+      group: `${harness.name}: operator controls`,
+      name: `control: finds a store that ${fault.name}`,
+      run: () => expectFailure(operatorContract(faulty), fault.caughtBy),
     }
   })
 }

@@ -4,10 +4,17 @@ export {
   approvalContract,
   engineContract,
   fleetContract,
+  operatorContract,
   type StoreContractOptions,
   storeContract,
 } from './contract.ts'
-export { approvalControls, engineControls, fleetControls, storeControls } from './control.ts'
+export {
+  approvalControls,
+  engineControls,
+  fleetControls,
+  operatorControls,
+  storeControls,
+} from './control.ts'
 export type {
   ContractCase,
   ContractEngineOptions,

@@ -7,17 +7,26 @@ import {
   type ContractCase,
   fleetContract,
   fleetControls,
+  operatorContract,
+  operatorControls,
   type StoreContractOptions,
   type StoreHarness,
   storeContract,
   storeControls,
 } from '../../../packages/store-kit/src/index.ts'
 
-/** With the parts for a fleet and for approvals, which all of ours have. */
+/** With the parts for a fleet, for approvals and for operators, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
   const fleet = [...fleetContract(harness), ...fleetControls(harness)]
   const approvals = [...approvalContract(harness), ...approvalControls(harness)]
-  describeCases([...storeContract(harness, options), ...storeControls(harness), ...fleet, ...approvals])
+  const operators = [...operatorContract(harness), ...operatorControls(harness)]
+  describeCases([
+    ...storeContract(harness, options),
+    ...storeControls(harness),
+    ...fleet,
+    ...approvals,
+    ...operators,
+  ])
 }
 
 /** One suite for each group. */

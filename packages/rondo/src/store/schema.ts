@@ -28,6 +28,8 @@ export interface TableVersions {
   /** Returns why this release cannot use the tables, as a sentence; undefined if it can. */
   obstacle(state: SchemaState, where: string): string | undefined
   assertUsable(state: SchemaState, where: string): void
+  /** Like `assertUsable`, for a reader, which cannot upgrade the tables. */
+  assertReadable(state: SchemaState, where: string): void
 }
 
 export function schemaOf(migrations: readonly Migration[]): TableVersions {
@@ -40,13 +42,20 @@ export function schemaOf(migrations: readonly Migration[]): TableVersions {
       return `${where} has version ${state.version}, which needs a release of Rondo that supports version ${state.minCompatible}; this one supports up to ${version}: upgrade Rondo`
     return undefined
   }
+  const assertUsable = (state: SchemaState, where: string): void => {
+    const found = obstacle(state, where)
+    if (found !== undefined) throw new RondoError('STORE_SCHEMA', found)
+  }
   return {
     version,
     missing: (state) => migrations.filter((migration) => migration.version > state.version),
     obstacle,
-    assertUsable(state, where) {
-      const found = obstacle(state, where)
-      if (found !== undefined) throw new RondoError('STORE_SCHEMA', found)
+    assertUsable,
+    assertReadable(state, where) {
+      assertUsable(state, where)
+      if (state.version >= version) return
+      const detail = `${where} has version ${state.version}, and this release reads version ${version}: rondo store migrate upgrades it`
+      throw new RondoError('STORE_SCHEMA', detail)
     },
   }
 }

@@ -8,7 +8,7 @@
  * engine 2: unknown, foreign and expired tasks are indistinguishable.
  * engine 3: the first answer to an open key wins; answers to unknown or answered keys have no effect; a key is used once.
  * engine 4: `record` resolves when the entry is durable, and never after another worker took over the task.
- * engine 5: a task that ended does not change any more.
+ * engine 5: a task that ended does not change any more, unless an operator retries a failed one.
  * engine 6: a task created with `known: false` becomes known when its owner names its id with `get`, `deliver` or `watch`
  *           (not `list`). Until then a turn may end with `hold`, after which no turn of it runs.
  */
@@ -48,6 +48,8 @@ export interface NewTask {
   readonly journal?: readonly Sealed[]
   /** False if the response that carries the id can get lost, so that the owner may never learn it. Default: true. */
   readonly known?: boolean
+  /** By which an operator finds and pauses the tasks of a tool: a keyed tag, or its name where the server says so. */
+  readonly tool?: string
 }
 
 /** A task as its owner may see it. Times are in ms since the Unix epoch. */
@@ -251,6 +253,8 @@ export interface EngineOptions {
   maxEndedBytes?: number
   /** Characters in the journal of one task. */
   maxJournalBytes?: number
+  /** How long a failed task keeps its journal, for an operator. Default: not at all. */
+  keepFailedMs?: number
   /** How often the `queue` event is emitted, if `onEvent` is set; 0 for never. */
   statsMs?: number
   onEvent?: EmitEngineEvent

@@ -50,7 +50,8 @@ export interface Lease {
 
 export type TaskEnding =
   | { readonly kind: 'complete'; readonly result: Sealed }
-  | { readonly kind: 'fail'; readonly error?: Sealed }
+  /** `keepMs`: how long the task keeps its journal. It expires no earlier. Default: not at all. */
+  | { readonly kind: 'fail'; readonly error?: Sealed; readonly keepMs?: number }
 
 /** A worker that claims tasks, and how long it keeps them without a heartbeat. */
 export interface Taker {
@@ -117,6 +118,10 @@ export interface TaskSummary {
   /** The keys of its hooks that wait for an event. */
   readonly openHooks: readonly string[]
   readonly entries: number
+  /** The tool, as `NewTask` names it. */
+  readonly tool?: string
+  /** How long an ended task keeps its journal. */
+  readonly keptUntil?: number
   /** The row cannot be read: its slots are unknown, and no worker can run it. */
   readonly damaged?: true
 }
@@ -126,6 +131,8 @@ export interface TaskQuery {
   readonly status?: TaskStatus
   /** Only the tasks of this owner. */
   readonly owner?: TaskOwner
+  /** Only the tasks whose tool is one of these. */
+  readonly tools?: readonly string[]
   /** Continue after this task; the newest tasks come first. */
   readonly after?: { readonly id: string; readonly createdAt: number }
   readonly limit?: number
@@ -188,7 +195,7 @@ export interface WorkerTasks {
    * at once if an answer arrived that `slots` does not have. A task that would expire before `liveUntil` expires then instead.
    */
   park(fence: Fence, slots: readonly InputSlot[], wakeAt?: number, liveUntil?: number): Promise<boolean>
-  /** Ends the task and deletes what only its turns needed. */
+  /** Ends the task and deletes what only its turns needed, unless it is kept for an operator. */
   settle(fence: Fence, ending: TaskEnding): Promise<boolean>
   /** Releases the task, which is due again after `delayMs`. `failed` counts one more failure. */
   release(fence: Fence, delayMs: number, failed: boolean): Promise<boolean>
@@ -286,7 +293,7 @@ export const LEASE_COLUMNS =
   'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
 
 /** The columns that `toSummary` reads, except `entries`. */
-export const SUMMARY_COLUMNS = `id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at,
+export const SUMMARY_COLUMNS = `id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at, tool, kept_until,
   CASE WHEN status IN ('working', 'input_required') THEN inputs END AS inputs`
 
 export function toView(row: Row): TaskView {
@@ -340,6 +347,8 @@ export function toSummary(row: Row): TaskSummary {
     openKeys: [...openInputs(slots ?? []).keys()],
     openHooks: openHooks(slots ?? []),
     entries: Number(row.entries),
+    tool: (row.tool ?? undefined) as string | undefined,
+    keptUntil: row.kept_until === null ? undefined : Number(row.kept_until),
     ...(slots === undefined && { damaged: true }),
   }
 }
@@ -354,10 +363,11 @@ export const TASK_STATUSES: readonly TaskStatus[] = [
 
 /** Whether a task that was found by its id is one that the query asks for. */
 export function isAsked(
-  { id, status, owner, createdAt }: TaskSummary,
-  query: Pick<TaskQuery, 'status' | 'owner' | 'after'>,
+  { id, status, owner, createdAt, tool }: TaskSummary,
+  query: Pick<TaskQuery, 'status' | 'owner' | 'after' | 'tools'>,
 ): boolean {
-  const { after, owner: of } = query
+  const { after, owner: of, tools } = query
+  if (tools && (tool === undefined || !tools.includes(tool))) return false
   if (query.status !== undefined && query.status !== status) return false
   if (of && (of.tenant !== owner.tenant || of.principal !== owner.principal)) return false
   return (

@@ -63,6 +63,7 @@ export const ENGINE_DEFAULTS: Required<
 
 const defaults = {
   ...ENGINE_DEFAULTS,
+  keepFailedMs: 0,
   maxFailures: 5,
   backoffMs: (failures: number) => Math.min(1000 * 2 ** (failures - 1), 60_000),
   sweepMs: 60_000,

@@ -39,6 +39,8 @@ export interface TaskTurnOptions {
   /** A task fails after this many turns that died or threw with nothing recorded in between. */
   readonly maxFailures: number
   readonly maxJournalBytes: number
+  /** How long a failed task keeps its journal. Default: not at all. */
+  readonly keepFailedMs?: number
   readonly backoffMs: (failures: number) => number
   /** Called when the handler of a turn has returned and its outcome is about to be written. */
   readonly onEnding?: () => void
@@ -108,12 +110,13 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
     try {
       const outcome = await run(turn)
       await Promise.all([journal.flushed(), messages.idle(), inputs.stop()])
-      const write = prepareOutcome(store, lease, inputs.slots(), outcome)
+      const keepMs = outcome.kind === 'fail' ? options.keepFailedMs : undefined
+      const write = prepareOutcome(store, lease, inputs.slots(), outcome, keepMs)
       ending = true
       options.onEnding?.()
       await fenced(write)
       if (outcome.kind === 'complete' || outcome.kind === 'fail')
-        options.onEnded?.(lease.task.owner, endingBytes(outcome))
+        options.onEnded?.(lease.task.owner, endingBytes(outcome) + (keepMs ? journal.bytes() : 0))
       if (outcome.kind === 'park') return { kind: 'park', timed: outcome.wakeAt !== undefined }
       return { kind: outcome.kind }
     } catch (error) {
@@ -145,10 +148,12 @@ function prepareOutcome(
   { fence }: Lease,
   slots: readonly InputSlot[],
   outcome: TaskTurnOutcome,
+  keepMs: number | undefined,
 ): () => Promise<boolean> {
   if (outcome.kind === 'release') return () => store.release(fence, outcome.delayMs ?? 0, false)
   if (outcome.kind === 'hold') return () => store.hold(fence)
-  if (outcome.kind !== 'park') return () => store.settle(fence, outcome)
+  if (outcome.kind === 'complete') return () => store.settle(fence, outcome)
+  if (outcome.kind === 'fail') return () => store.settle(fence, { ...outcome, keepMs })
   const next = closeSlots(openSlots(slots, outcome.inputs, undefined, outcome.until), outcome.close ?? [])
   if (outcome.wakeAt === undefined && !next.some((slot) => slot.kind === 'open'))
     throw misuse('A task cannot wait for nothing: park it with at least one input request, or a time')
@@ -180,8 +185,9 @@ async function giveUp(
   error?: unknown,
 ): Promise<TurnEnd> {
   try {
-    const written = await store.settle(lease.fence, { kind: 'fail' })
-    if (written) options.onEnded?.(lease.task.owner, endingBytes({ kind: 'fail' }))
+    const written = await store.settle(lease.fence, { kind: 'fail', keepMs: options.keepFailedMs })
+    const kept = options.keepFailedMs ? lease.journal.reduce((sum, { length }) => sum + length, 0) : 0
+    if (written) options.onEnded?.(lease.task.owner, endingBytes({ kind: 'fail' }) + kept)
     return written
       ? { kind: 'gave-up', failures, error }
       : { kind: 'lost', reason: 'cancelled or taken over' }
@@ -286,6 +292,7 @@ function createRecorder(
       })
     },
     flushed: () => flushing ?? Promise.resolve(),
+    bytes: () => bytes,
     recorded: () => position > lease.journal.length,
   }
 }

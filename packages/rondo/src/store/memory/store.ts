@@ -12,6 +12,7 @@ import {
   type Store,
 } from '../store.ts'
 import { createMemoryApprovals } from './approvals.ts'
+import { createMemoryOperator, scrubKept } from './operator.ts'
 import { createMemoryTable, createMemoryTasks } from './tasks.ts'
 
 export interface MemoryStoreOptions {
@@ -45,9 +46,13 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
     records: records.port,
     bus: bus.port,
     approvals: approvals.port,
+    operator: createMemoryOperator(table),
     ready: async () => {},
     sweep: async (limit) =>
-      [table, once, blobs, records, bus, approvals].reduce((sum, part) => sum + part.sweep(limit), 0),
+      [table, once, blobs, records, bus, approvals].reduce(
+        (sum, part) => sum + part.sweep(limit),
+        scrubKept(table, limit),
+      ),
     close: async () => {},
   }
 }

@@ -3,6 +3,7 @@
 import {
   answerHook,
   answerSlots,
+  encodeSlots,
   type InputSlot,
   mergeSlots,
   openHooks,
@@ -55,6 +56,10 @@ export interface TaskRow {
   readonly journal: Sealed[]
   result: Sealed | undefined
   error: Sealed | undefined
+  /** The tool, by which an operator finds and pauses tasks. */
+  readonly tool?: string
+  /** How long an ended task keeps what its turns needed. */
+  keptUntil?: number
 }
 
 /** The rows of tasks, and the few ways in which a row changes. */
@@ -70,9 +75,12 @@ export interface MemoryTable {
   fenced(fence: Fence): TaskRow | undefined
   /** Increases the revision after a change that the owner can see. */
   show(row: TaskRow): void
+  /** The tools whose tasks no worker claims. */
+  readonly paused: Set<string>
   /** Releases the row; it is due at `at`, or not at all. */
   rest(row: TaskRow, at?: number): void
-  end(row: TaskRow, status: TaskStatus): void
+  /** Ends the task; `keepMs` is how long it keeps what its turns needed. */
+  end(row: TaskRow, status: TaskStatus, keepMs?: number): void
   delete(row: TaskRow): void
   sweep(limit: number): number
 }
@@ -134,7 +142,8 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
       const open = table.all().filter((row) => isOpen(row.status) && table.owned(row.id, task.owner))
       if (open.length >= openLimit) return { kind: 'limit' }
       const row = table.add(task)
-      if (taker) return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
+      if (taker && !isPaused(table, row))
+        return { kind: 'created', view: toView(row), lease: take(table, row, taker) }
       table.hints.publish({ kind: 'due', count: 1 })
       return { kind: 'created', view: toView(row) }
     },
@@ -157,6 +166,7 @@ function createOwnerTasks(table: MemoryTable): OwnerTasks {
     async deliverHook(id, owner, key, event, taker) {
       const row = table.owned(id, owner)
       if (row === undefined) return { kind: 'unknown' }
+      if (!isOpen(row.status)) return { kind: 'closed' }
       const { slots, taken, changed } = answerHook(row.slots, key, event, table.now())
       if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(row.slots, key) }
       row.slots = slots
@@ -238,12 +248,14 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       if (row === undefined) return false
       if (ending.kind === 'complete') row.result = ending.result
       else row.error = ending.error
-      table.end(row, ending.kind === 'complete' ? 'completed' : 'failed')
+      if (ending.kind === 'complete') table.end(row, 'completed')
+      else table.end(row, 'failed', ending.keepMs)
       return true
     },
     async nextDueMs(withinMs) {
       const at = table.now()
-      const next = table.all().reduce((first, { dueAt = first }) => Math.min(first, dueAt), at + withinMs + 1)
+      const claimable = table.all().filter((row) => !isPaused(table, row))
+      const next = claimable.reduce((first, { dueAt = first }) => Math.min(first, dueAt), at + withinMs + 1)
       return next > at + withinMs ? undefined : Math.max(0, next - at)
     },
     async release(fence, delayMs, failed) {
@@ -270,6 +282,7 @@ function createWorkerTasks(table: MemoryTable): WorkerTasks {
       let total = 0
       const gone = ended.filter((row, at) => {
         total += (row.result ?? row.error ?? '').length + (row.message ?? '').length + ENDED_BYTES
+        total += row.keptUntil === undefined ? 0 : keptBytes(row)
         return at > 0 && (at >= count || total > bytes)
       })
       for (const row of gone) table.delete(row)
@@ -283,20 +296,26 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
     async stats() {
       const at = table.now()
       const rows = table.all()
-      const due = rows.flatMap(({ dueAt }) => (dueAt !== undefined && dueAt <= at ? [dueAt] : []))
+      const due = rows
+        .filter((row) => !isPaused(table, row))
+        .flatMap(({ dueAt }) => (dueAt !== undefined && dueAt <= at ? [dueAt] : []))
       return {
         due: due.length,
         oldestDueMs: due.reduce((oldest, dueAt) => Math.max(oldest, at - dueAt), 0),
         running: rows.filter(({ worker, dueAt }) => worker !== undefined && (dueAt ?? 0) > at).length,
         parked: rows.filter(
-          (row) => isOpen(row.status) && !((row.dueAt ?? at + 1) <= at) && row.worker === undefined,
+          (row) =>
+            isOpen(row.status) &&
+            row.worker === undefined &&
+            (isPaused(table, row) || !((row.dueAt ?? at + 1) <= at)),
         ).length,
       }
     },
-    async list({ id, status, owner, after, limit = 100 }) {
+    async list({ id, status, owner, tools, after, limit = 100 }) {
       return table
         .all()
         .filter((row) => (id ?? row.id) === row.id && (status ?? row.status) === row.status)
+        .filter((row) => tools === undefined || (row.tool !== undefined && tools.includes(row.tool)))
         .filter((row) => owner === undefined || table.owned(row.id, owner) !== undefined)
         .sort(newestFirst)
         .filter((row) => after === undefined || newestFirst(after, row) < 0)
@@ -307,7 +326,9 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
 }
 
 function findDue(table: MemoryTable, count: number): TaskRow[] {
-  const due = table.all().filter(({ dueAt }) => dueAt !== undefined && dueAt <= table.now())
+  const due = table
+    .all()
+    .filter((row) => row.dueAt !== undefined && row.dueAt <= table.now() && !isPaused(table, row))
   return due.sort((a, b) => (a.dueAt ?? 0) - (b.dueAt ?? 0)).slice(0, count)
 }
 
@@ -324,10 +345,17 @@ export function take(table: MemoryTable, row: TaskRow, { worker, leaseMs }: Take
 
 /** Makes a parked row due, and claims it for the taker. */
 function wake(table: MemoryTable, row: TaskRow, taker: Taker | undefined): Lease | undefined {
-  if (taker) return take(table, row, taker)
+  if (taker && !isPaused(table, row)) return take(table, row, taker)
   table.rest(row, table.now())
   return undefined
 }
+
+const isPaused = ({ paused }: MemoryTable, { tool }: TaskRow): boolean =>
+  tool !== undefined && paused.has(tool)
+
+/** The bytes of an ended task that keeps what its turns needed. */
+const keptBytes = ({ head, slots, journal }: TaskRow): number =>
+  [head, ...journal].reduce((sum, { length }) => sum + length, encodeSlots(slots).length)
 
 type Aged = { readonly id: string; readonly createdAt: number }
 
@@ -342,7 +370,8 @@ function toLease(row: TaskRow, now: number): Lease {
 }
 
 export function toSummary(row: TaskRow): TaskSummary {
-  const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, slots, journal } = row
+  const { id, owner, status, createdAt, updatedAt, expiresAt, failures, worker, dueAt, journal } = row
+  const slots = isOpen(status) ? row.slots : []
   const openKeys = [...openInputs(slots).keys()]
   const times = { createdAt, updatedAt, expiresAt, dueAt }
   return {
@@ -355,6 +384,8 @@ export function toSummary(row: TaskRow): TaskSummary {
     openKeys,
     openHooks: openHooks(slots),
     entries: journal.length,
+    tool: row.tool,
+    keptUntil: row.keptUntil,
   }
 }
 
@@ -378,6 +409,7 @@ export function createMemoryTable(now: () => number, given: readonly TaskRow[] =
   return {
     now,
     hints,
+    paused: new Set(),
     has: (id) => rows.has(id),
     live,
     show,
@@ -396,12 +428,17 @@ export function createMemoryTable(now: () => number, given: readonly TaskRow[] =
       const row = live(id)
       return row?.epoch === epoch && row.worker !== undefined ? row : undefined
     },
-    end(row, status) {
+    end(row, status, keepMs = 0) {
       rest(row)
       row.status = status
-      row.slots = []
-      row.head = ''
-      row.journal.length = 0
+      if (keepMs > 0) {
+        row.keptUntil = now() + keepMs
+        row.expiresAt = Math.max(row.expiresAt, row.keptUntil)
+      } else {
+        row.slots = []
+        row.head = ''
+        row.journal.length = 0
+      }
       show(row)
     },
     delete(row) {
@@ -417,9 +454,10 @@ export function createMemoryTable(now: () => number, given: readonly TaskRow[] =
 }
 
 function toRow(task: NewTask, at: number): TaskRow {
-  const { id, owner, head, message, pollMs, ttlMs, journal = [], known = true } = task
+  const { id, owner, head, message, pollMs, ttlMs, journal = [], known = true, tool } = task
   return {
     id,
+    tool,
     owner,
     head,
     message,

@@ -64,7 +64,7 @@ export const APPROVAL_INDEXES: Readonly<Record<string, readonly [table: string, 
   approval_job_due: ['approval_job', '(tenant, due_at)'],
 }
 
-type Run = (text: string, values?: unknown[]) => Promise<PgRow[]>
+export type RunInTransaction = (text: string, values?: unknown[]) => Promise<PgRow[]>
 
 const CONFLICT: ApprovalOutcome = { kind: 'conflict' }
 
@@ -139,7 +139,10 @@ export function createApprovals(database: PostgresDatabase): ApprovalStore {
 }
 
 /** Runs a transaction again if the connection was lost. A write finds out by itself whether its first attempt succeeded. */
-async function patiently<T>({ pool, ready }: PostgresDatabase, body: (run: Run) => Promise<T>): Promise<T> {
+export async function patiently<T>(
+  { pool, ready }: PostgresDatabase,
+  body: (run: RunInTransaction) => Promise<T>,
+): Promise<T> {
   await ready()
   const since = performance.now()
   for (let tries = 0; ; tries++) {
@@ -152,7 +155,11 @@ async function patiently<T>({ pool, ready }: PostgresDatabase, body: (run: Run) 
   }
 }
 
-async function put(database: PostgresDatabase, run: Run, write: ApprovalWrite): Promise<ApprovalOutcome> {
+async function put(
+  database: PostgresDatabase,
+  run: RunInTransaction,
+  write: ApprovalWrite,
+): Promise<ApprovalOutcome> {
   const { schema, now } = database
   const { tenant, id, version, done, sealed, labels, jobs = [], entries = [] } = write
   const table = `${schema}.approval`
@@ -210,7 +217,7 @@ async function put(database: PostgresDatabase, run: Run, write: ApprovalWrite): 
 
 async function append(
   schema: string,
-  run: Run,
+  run: RunInTransaction,
   tenant: string,
   entries: readonly ChainEntryAfter[],
 ): Promise<ChainLink | undefined> {

@@ -66,11 +66,11 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   })
 
   const create = async (task: NewTask, openLimit: number, taker: Taker | undefined): Promise<Creation> => {
-    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true } = task
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true, tool = null } = task
     const limit = openLimit === Number.POSITIVE_INFINITY ? null : openLimit
     const row = [id, owner.tenant, owner.principal, message, head, ttlMs, pollMs, limit]
     const claim = [taker?.worker ?? null, taker?.leaseMs ?? null]
-    const values = [...row, ...claim, known, journal.length]
+    const values = [...row, ...claim, known, tool, journal.length]
     const { rows, retried } = await groups.create({ values, entries: journal })
     const created = (view: TaskView, isOurs: boolean): Creation => {
       if (!taker || !isOurs) return { kind: 'created', view }
@@ -78,7 +78,8 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       seenSlots.set(lease.fence, { revision: 1, inputs: null, ...owner })
       return { kind: 'created', view, lease }
     }
-    if (rows[0] !== undefined) return created(toView(rows[0]), true)
+    // A task of a paused tool is not claimed.
+    if (rows[0] !== undefined) return created(toView(rows[0]), rows[0].worker !== null)
     const [same] = await query(sql.exists, [id])
     if (same === undefined) return { kind: 'limit' }
     const view = await get([id, owner])
@@ -126,7 +127,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       if (taker && retried) claimed = (row.epoch as number) + 1
       const [done] = rows
       if (done === undefined) continue
-      if (!taker) return result
+      if (!taker || done.worker === null) return result
       const lease = toLease(done, done.journal as string[])
       seenSlots.set(lease.fence, toSeen({ ...done, revision: (row.revision as number) + 1 }))
       return { ...result, lease }
@@ -160,6 +161,7 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
   ): Promise<HookHandover> =>
     change<HookHandover>([id, owner], taker, (row) => {
       if (row === undefined) return { kind: 'unknown' }
+      if (!isOpen(row.status)) return { kind: 'closed' }
       const before = slotsOf(row)
       const { slots, taken, changed } = answerHook(before, key, event, Number(row.now))
       if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
@@ -238,8 +240,10 @@ function createQueries(schema: string) {
     worker: 'text',
     lease: 'bigint',
     known: 'boolean',
+    tool: 'text',
     entries: 'integer',
   }
+  const isFree = (tool: string) => `NOT EXISTS (SELECT 1 FROM ${schema}.pause p WHERE p.tool = ${tool})`
   const leaseColumns = LEASE_COLUMNS.split(', ')
     .map((name) => `t.${name}`)
     .join(', ')
@@ -247,17 +251,17 @@ function createQueries(schema: string) {
   // order of the rows, and `open_tasks` sees the tasks that this statement has already made.
   const create = (source: string, ids: string) => `WITH made AS (
       INSERT INTO ${task} AS t (id, tenant, principal, status, message, head, created_at, updated_at, expires_at, poll_ms,
-        revision, epoch, failures, worker, due_at, known)
+        revision, epoch, failures, worker, due_at, known, tool)
       SELECT q.id, q.tenant, q.principal, 'working', q.message, q.head, ${nowAt('$1')}, ${nowAt('$1')},
-        ${nowAt('$1')} + q.ttl, q.poll_ms, 1, CASE WHEN q.worker IS NULL THEN least(q.entries, 1) ELSE 1 END, 0, q.worker,
-        ${nowAt('$1')} + coalesce(q.lease, 0), q.known
-      FROM ${source}
+        ${nowAt('$1')} + q.ttl, q.poll_ms, 1, CASE WHEN free.worker IS NULL THEN least(q.entries, 1) ELSE 1 END, 0,
+        free.worker, ${nowAt('$1')} + CASE WHEN free.worker IS NULL THEN 0 ELSE q.lease END, q.known, q.tool
+      FROM ${source} CROSS JOIN LATERAL (SELECT CASE WHEN ${isFree('q.tool')} THEN q.worker END AS worker) free
       WHERE q.open_limit IS NULL OR q.open_limit > ${schema}.open_tasks(q.tenant, q.principal, ${nowAt('$1')}, q.open_limit)
-      ON CONFLICT (id) DO NOTHING RETURNING ${VIEW_COLUMNS}
+      ON CONFLICT (id) DO NOTHING RETURNING ${VIEW_COLUMNS}, t.worker
     ), listed AS (SELECT q.at, made.* FROM made JOIN ${ids} AS q (id, at) USING (id)
     ), written AS (
       INSERT INTO ${journal} (task, seq, entry) SELECT listed.id, e.seq, e.entry
-      FROM listed JOIN unnest($14::bigint[], $15::integer[], $16::text[]) AS e (at, seq, entry) USING (at)
+      FROM listed JOIN unnest($15::bigint[], $16::integer[], $17::text[]) AS e (at, seq, entry) USING (at)
     ) SELECT * FROM listed`
   const inputsOf = (
     source: string,
@@ -282,9 +286,10 @@ function createQueries(schema: string) {
       {
         task,
         where: `${unchanged} AND t.worker IS NULL`,
-        set: `${answered}, worker = q.worker, due_at = ${nowAt('$1')} + q.lease,
-          epoch = t.epoch + (q.worker IS NOT NULL)::integer`,
-        returning: `${leaseColumns}, ${nowAt('$1')} AS now`,
+        set: `${answered}, worker = CASE WHEN ${isFree('t.tool')} THEN q.worker END,
+          due_at = ${nowAt('$1')} + CASE WHEN ${isFree('t.tool')} THEN q.lease ELSE 0 END,
+          epoch = t.epoch + (q.worker IS NOT NULL AND ${isFree('t.tool')})::integer`,
+        returning: `${leaseColumns}, t.worker, ${nowAt('$1')} AS now`,
         select: `, ${entries} AS journal`,
       },
     ),

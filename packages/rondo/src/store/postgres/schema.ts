@@ -11,6 +11,7 @@ import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
 import { APPROVAL_INDEXES, approvalTables } from './approvals.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
+import { OPERATOR_INDEXES, operatorTables } from './operator.ts'
 
 const OPEN = "status IN ('working', 'input_required')"
 const ENDED = "status IN ('completed', 'failed', 'cancelled')"
@@ -31,6 +32,7 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   record_bound_expiry: ['record_bound', '(expires_at)'],
   bus_expiry: ['bus', '(expires_at)'],
   ...APPROVAL_INDEXES,
+  ...OPERATOR_INDEXES,
 }
 
 /**
@@ -147,6 +149,8 @@ END $$;`
 const MIGRATIONS: readonly (Omit<Migration, 'sql'> & { readonly sql: (schema: string) => string })[] = [
   { version: 6, minCompatible: 6, sql: tables },
   { version: 7, minCompatible: 6, sql: approvalTables },
+  // An earlier release would run the tasks of a paused tool.
+  { version: 8, minCompatible: 8, sql: operatorTables },
 ]
 
 const schemaIn = (name: string) =>
@@ -234,7 +238,7 @@ export async function assertTables(pool: ResilientPool, schema: string): Promise
     throw new RondoError('STORE_SCHEMA', `the database has no Rondo store in the schema "${schema}"`)
   }
   const state = await readState(async (text, values = []) => (await pool.query(text, values)).rows, schema)
-  schemaIn(schema).assertUsable(state, whereIs(schema))
+  schemaIn(schema).assertReadable(state, whereIs(schema))
 }
 
 /** Version 0 if there are no tables. */

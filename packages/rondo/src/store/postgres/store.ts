@@ -23,6 +23,7 @@ import { createHintBus } from '../task-store.ts'
 import { createApprovals, sweepApprovals } from './approvals.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool, toStoreError } from './driver.ts'
+import { createOperator, sweepOperator } from './operator.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { assertSchema, assertTables, buildIndexes, checkTables, createTables, migrate } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
@@ -122,6 +123,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     records: createRecords(database),
     bus: createPostgresBus(database, listen, pollMs),
     approvals: createApprovals(database),
+    operator: createOperator(database),
     ready: database.ready,
     check: () => orStoreError(checkTables(pool, schema)),
     migrate: () => orStoreError(createTables(pool, schema).then(() => buildIndexes(pool, schema))),
@@ -219,7 +221,7 @@ async function sweep(database: PostgresDatabase, limit: number): Promise<number>
     entries AS (DELETE FROM ${schema}.journal USING gone WHERE task = gone.id) SELECT id FROM gone`
   const once = `DELETE FROM ${schema}.once WHERE (flow, round) IN (${expired('once', 'flow, round')}) RETURNING 1`
   const blobs = `DELETE FROM ${schema}.blob WHERE id IN (${expired('blob', 'id')}) RETURNING 1`
-  let count = await sweepApprovals(database, limit)
+  let count = (await sweepApprovals(database, limit)) + (await sweepOperator(database, limit))
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
   const bounds = `DELETE FROM ${schema}.record_bound WHERE owner IN (${expired('record_bound', 'owner')})`
   await query(bounds, [now(), limit])

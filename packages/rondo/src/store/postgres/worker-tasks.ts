@@ -39,6 +39,14 @@ import {
  */
 export const FENCE: string = `t.id = q.id AND t.epoch = q.epoch AND t.worker IS NOT NULL AND t.expires_at > ${nowAt('$1')}`
 
+/** SQL: the bytes of what an ended task `t` keeps for an operator. */
+export const keptBytes = (schema: string): string => `length(t.head) + coalesce(length(t.inputs), 0)
+  + (SELECT coalesce(sum(length(entry)), 0)::integer FROM ${schema}.journal WHERE task = t.id)`
+
+/** SQL: holds for a task whose tool is not paused. */
+const isFree = (schema: string, tool: string): string =>
+  `NOT EXISTS (SELECT 1 FROM ${schema}.pause p WHERE p.tool = ${tool})`
+
 /** Each lost race means that an answer or a message was stored. */
 const MAX_RACES = 1000
 
@@ -190,7 +198,8 @@ export function createWorkerTasks(database: PostgresDatabase): WorkerTasks {
     },
     settle(fence, ending) {
       const [status, outcome, bytes] = endingColumns(ending)
-      return announce(fence, write('settle', fence, [status, outcome, bytes], status))
+      const keepMs = (ending.kind === 'fail' && ending.keepMs) || null
+      return announce(fence, write('settle', fence, [status, outcome, bytes, keepMs], status))
     },
     async hold({ id, epoch }) {
       const done = (await groups.hold({ values: [id, epoch] })).rows.length > 0
@@ -236,12 +245,12 @@ function createQueries(schema: string) {
     // A row that still names a worker was never released: that worker died or hangs.
     claim: `UPDATE ${task} t SET failures = failures + (worker IS NOT NULL)::integer, worker = $1,
       due_at = ${nowAt('$4')} + $2::bigint, epoch = epoch + 1
-      FROM (SELECT id AS due, worker AS former FROM ${task} WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
-        ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
+      FROM (SELECT id AS due, worker AS former FROM ${task} c WHERE due_at <= ${nowAt('$4')} AND expires_at > ${nowAt('$4')}
+        AND ${isFree(schema, 'c.tool')} ORDER BY due_at LIMIT $3 FOR UPDATE SKIP LOCKED) found
       WHERE t.id = due
       RETURNING ${LEASE_COLUMNS}, revision, former IS NOT NULL AS taken_over, ${nowAt('$4')} AS now`,
-    nextDue: `SELECT greatest(0, due_at - ${nowAt('$1')}) AS next FROM ${task}
-      WHERE due_at <= ${nowAt('$1')} + $2::bigint AND expires_at > ${nowAt('$1')} ORDER BY due_at LIMIT 1`,
+    nextDue: `SELECT greatest(0, due_at - ${nowAt('$1')}) AS next FROM ${task} t
+      WHERE due_at <= ${nowAt('$1')} + $2::bigint AND expires_at > ${nowAt('$1')} AND ${isFree(schema, 't.tool')} ORDER BY due_at LIMIT 1`,
     journals: `SELECT task, entry FROM ${journal} WHERE task = ANY ($1::text[]) ORDER BY task, seq`,
     read: `SELECT entry FROM ${journal} WHERE task = $1 AND seq >= $2 AND seq < $3 ORDER BY seq`,
     renew: `UPDATE ${task} SET due_at = ${nowAt('$1')} + $4::bigint
@@ -283,15 +292,20 @@ function createQueries(schema: string) {
     // A parked task has no worker, so the fence says nothing about a write that may have succeeded.
     reachedSlots: `SELECT 1 FROM ${task} WHERE id = $1 AND epoch >= $2 AND revision > $3 AND inputs = $4`,
     // Two that trim at once divide the rows between them.
-    trim: `DELETE FROM ${task} WHERE id IN (SELECT id FROM ${task} WHERE id IN (SELECT id FROM
+    trim: `WITH gone AS (DELETE FROM ${task} WHERE id IN (SELECT id FROM ${task} WHERE id IN (SELECT id FROM
         (${rankEnded(task, `tenant = $1 AND principal = $2 AND expires_at > ${nowAt('$3')}`)}) ranked
-        WHERE rank > 1 AND (rank > $4 OR total > $5)) FOR UPDATE SKIP LOCKED) RETURNING 1`,
+        WHERE rank > 1 AND (rank > $4 OR total > $5)) FOR UPDATE SKIP LOCKED) RETURNING id),
+      entries AS (DELETE FROM ${journal} USING gone WHERE task = gone.id) SELECT id FROM gone`,
     settle: fenced(
-      { status: 'text', outcome: 'text', bytes: 'integer' },
+      { status: 'text', outcome: 'text', bytes: 'integer', keep: 'bigint' },
       {
-        set: `status = q.status, outcome = q.outcome, bytes = q.bytes + coalesce(length(t.message), 0),
-          ${shown}, worker = NULL, due_at = NULL, inputs = NULL, head = ''`,
-        also: `, gone AS (DELETE FROM ${journal} USING done WHERE task = done.id)`,
+        set: `status = q.status, outcome = q.outcome, bytes = q.bytes + coalesce(length(t.message), 0)
+            + CASE WHEN q.keep IS NULL THEN 0 ELSE ${keptBytes(schema)} END,
+          ${shown}, worker = NULL, due_at = NULL, kept_until = ${nowAt('$1')} + q.keep,
+          expires_at = greatest(t.expires_at, ${nowAt('$1')} + q.keep),
+          inputs = CASE WHEN q.keep IS NULL THEN NULL ELSE t.inputs END, head = CASE WHEN q.keep IS NULL THEN '' ELSE t.head END`,
+        returning: 't.id, t.kept_until',
+        also: `, gone AS (DELETE FROM ${journal} USING done WHERE task = done.id AND done.kept_until IS NULL)`,
       },
     ),
     // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.
@@ -319,14 +333,15 @@ export function createOperatorTasks({ query, now, schema }: PostgresDatabase): O
   const task = `${schema}.task`
   const at = nowAt('$1')
   const count = (rows: string, limit = `${COUNT_LIMIT}`) =>
-    `(SELECT count(*) AS n FROM (SELECT 1 FROM ${task} WHERE ${rows} AND expires_at > ${at} LIMIT ${limit}) counted)`
+    `(SELECT count(*) AS n FROM (SELECT 1 FROM ${task} t WHERE ${rows} AND expires_at > ${at} LIMIT ${limit}) counted)`
   // Counted on partial indexes, up to a limit. A task that is open is due, running or parked, perhaps until a time.
-  const stats = `WITH due AS ${count(`due_at <= ${at}`)},
+  const stats = `WITH due AS ${count(`due_at <= ${at} AND ${isFree(schema, 't.tool')}`)},
       running AS ${count(`worker IS NOT NULL AND due_at > ${at}`)},
       busy AS (SELECT due.n + running.n AS n FROM due, running),
       open AS ${count("status IN ('working', 'input_required')", `${COUNT_LIMIT} + (SELECT n FROM busy)`)}
     SELECT due.n AS due, running.n AS running, open.n - busy.n AS parked,
-      ${at} - (SELECT due_at FROM ${task} WHERE due_at <= ${at} AND expires_at > ${at} ORDER BY due_at LIMIT 1) AS oldest
+      ${at} - (SELECT due_at FROM ${task} t WHERE due_at <= ${at} AND expires_at > ${at}
+        AND ${isFree(schema, 't.tool')} ORDER BY due_at LIMIT 1) AS oldest
     FROM due, running, busy, open`
   const columns = `${SUMMARY_COLUMNS}, (SELECT count(*) FROM ${schema}.journal WHERE task = id) AS entries`
   const find = `SELECT ${columns} FROM ${task} WHERE id = $2 AND expires_at > ${at}`
@@ -339,18 +354,25 @@ export function createOperatorTasks({ query, now, schema }: PostgresDatabase): O
   const owned = `SELECT ${columns} FROM ${task} WHERE tenant = $5 AND principal = $6 AND expires_at > ${at}
       AND ($7::text IS NULL OR status = $7) AND ${after}
     ORDER BY created_at DESC, id DESC LIMIT $4`
+  const ofTools = `SELECT ${columns} FROM ${task} WHERE tool = ANY ($5::text[]) AND expires_at > ${at}
+      AND ($6::text IS NULL OR status = $6) AND ($7::text IS NULL OR (tenant = $7 AND principal = $8::text)) AND ${after}
+    ORDER BY created_at DESC, id DESC LIMIT $4`
   return {
     async stats() {
       const [row] = await query(stats, [now()])
       const [due, running, parked] = [Number(row?.due), Number(row?.running), Number(row?.parked)]
       return { due, oldestDueMs: Number(row?.oldest ?? 0), running, parked }
     },
-    async list({ id, status, owner, after: place, limit = 100 }) {
+    async list({ id, status, owner, tools, after: place, limit = 100 }) {
       if (id !== undefined) {
         const tasks = (await query(find, [now(), id])).map(toSummary)
-        return tasks.filter((one) => isAsked(one, { status, owner, after: place }))
+        return tasks.filter((one) => isAsked(one, { status, owner, tools, after: place }))
       }
       const given = [now(), place?.createdAt ?? null, place?.id ?? null, limit]
+      if (tools) {
+        const of = [tools, status ?? null, owner?.tenant ?? null, owner?.principal ?? null]
+        return (await query(ofTools, [...given, ...of])).map(toSummary)
+      }
       const rows = await (owner
         ? query(owned, [...given, owner.tenant, owner.principal, status ?? null])
         : query(page(TASK_STATUSES.filter((one) => one === (status ?? one))), given))

@@ -50,24 +50,26 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     Number(sql.countOpen.get(tenant, principal, now(), limit)?.open) >= limit
 
   const create = (task: NewTask, openLimit: number, taker: Taker | undefined): Creation => {
-    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true } = task
+    const { id, owner, head, message = null, ttlMs, pollMs, journal = [], known = true, tool = null } = task
     if (isFull(owner, openLimit)) return sql.exists.get(id) ? findCreated(id, owner) : { kind: 'limit' }
     const at = now()
     const times = [at, at, at + ttlMs]
-    const claim = taker ? [1, workerName(taker.worker), at + taker.leaseMs] : [0, null, at]
+    const free = tool === null || sql.paused.get(tool) === undefined
+    const claim = taker && free ? [1, workerName(taker.worker), at + taker.leaseMs] : [0, null, at]
     const row = [id, owner.tenant, owner.principal, message, head, ...times, pollMs, ...claim]
-    const inserted = sql.create.run(...row, known ? 1 : 0)
+    const inserted = sql.create.run(...row, known ? 1 : 0, tool)
     if (inserted === 0) return findCreated(id, owner)
     journal.forEach((entry, seq) => void sql.append.run(id, seq, entry))
     const view = newView(task, at)
-    return { kind: 'created', view, lease: taker && newLease(task, view) }
+    return { kind: 'created', view, lease: taker && free ? newLease(task, view) : undefined }
   }
 
   const answer = (id: string, slots: readonly InputSlot[], known: boolean): void =>
     void sql.answer.run(encodeSlots(slots), waitingStatus(slots), known ? 1 : 0, now(), id)
   /** Makes a parked task due, and claims it for the taker. */
-  const wake = (id: string, taker: Taker | undefined): Lease | undefined => {
+  const wake = (id: string, wanted: Taker | undefined): Lease | undefined => {
     const at = now()
+    const taker = wanted && sql.pausedTask.get(id) === undefined ? wanted : undefined
     const claim = taker ? [workerName(taker.worker), at + taker.leaseMs, 1] : [null, at, 0]
     const [done] = sql.wake.all(...claim, id)
     return taker && done && toLease(done, readJournal(id), at)
@@ -101,6 +103,7 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
   ): HookHandover => {
     const row = sql.inputs.get(id, owner.tenant, owner.principal, now())
     if (row === undefined) return { kind: 'unknown' }
+    if (!isOpen(row.status)) return { kind: 'closed' }
     const before = decodeSlots(row.inputs as string | null)
     const { slots, taken, changed } = answerHook(before, key, event, now())
     if (!changed) return { kind: taken > 0 ? 'accepted' : refusedHook(before, key) }
@@ -169,8 +172,10 @@ function createQueries({ sql }: SqliteDatabase) {
       AND status IN ('working', 'input_required') AND expires_at > ? LIMIT ?)`),
     create:
       sql(`INSERT OR IGNORE INTO task (id, tenant, principal, status, message, head, created_at, updated_at,
-      expires_at, poll_ms, epoch, worker, due_at, known, revision, failures)
-      VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)`),
+      expires_at, poll_ms, epoch, worker, due_at, known, tool, revision, failures)
+      VALUES (?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0)`),
+    paused: sql('SELECT 1 FROM pause WHERE tool = ?'),
+    pausedTask: sql('SELECT 1 FROM task t JOIN pause p ON p.tool = t.tool WHERE t.id = ?'),
     append: sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)'),
     exists: sql('SELECT 1 FROM task WHERE id = ?'),
     inputs: sql(

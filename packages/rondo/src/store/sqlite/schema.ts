@@ -7,6 +7,7 @@ import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
 import { APPROVAL_INDEXES, APPROVAL_TABLES } from './approvals.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
+import { OPERATOR_INDEXES, OPERATOR_TABLES } from './operator.ts'
 
 /**
  * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits
@@ -81,6 +82,7 @@ const INDEXES: readonly string[] = [
   'CREATE INDEX record_bound_expiry ON record_bound (expires_at)',
   'CREATE INDEX bus_expiry ON bus (expires_at)',
   ...APPROVAL_INDEXES,
+  ...OPERATOR_INDEXES,
 ]
 
 const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
@@ -89,6 +91,8 @@ const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
 const MIGRATIONS: readonly Migration[] = [
   { version: 6, minCompatible: 6, sql: TABLES },
   { version: 7, minCompatible: 6, sql: APPROVAL_TABLES },
+  // An earlier release would run the tasks of a paused tool.
+  { version: 8, minCompatible: 8, sql: OPERATOR_TABLES },
 ]
 
 const SCHEMA = schemaOf(MIGRATIONS)
@@ -112,7 +116,7 @@ export function openDatabase(file: string): SqliteConnection {
   return connection
 }
 
-/** For reading only: the file must exist and hold our tables, of this version or an earlier one. */
+/** For reading only: the file must exist and hold our tables, of a version that this release can read. */
 export function openForReading(file: string): SqliteConnection {
   const connection = openQueryOnly(file)
   try {
@@ -121,7 +125,7 @@ export function openForReading(file: string): SqliteConnection {
       tables: connection.prepare(FIND_TABLES).get()?.tables,
     }))
     if (state.version === 0 || tables !== 3) throw notOurs(file)
-    SCHEMA.assertUsable(state, file)
+    SCHEMA.assertReadable(state, file)
   } catch (error) {
     connection.close()
     throw isBusy(error) || error instanceof RondoError ? error : notOurs(file, error)

@@ -21,6 +21,7 @@ import {
 } from '../store.ts'
 import { createApprovalSweep, createApprovals } from './approvals.ts'
 import { createDatabase, type Defer, type SqliteConnection, type SqliteDatabase } from './database.ts'
+import { createOperator, createOperatorSweep } from './operator.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
 import { checkFile, openFile, openForReading, prepareDatabase } from './schema.ts'
 import { type SqlitePorts, startThread } from './thread.ts'
@@ -122,6 +123,7 @@ function createPorts(
     records: createRecords(database),
     bus: createBusRows(database),
     approvals: createApprovals(database),
+    operator: createOperator(database),
     file: {
       ready: () => database.queue.write(() => {}),
       sweep: createSweep(database),
@@ -206,6 +208,7 @@ const SHRINK_PAGES = 2_000
 function createSweep(database: SqliteDatabase): (limit: number) => Promise<number> {
   const { sql, queue, now } = database
   const sweepApprovals = createApprovalSweep(database)
+  const sweepOperator = createOperatorSweep(database)
   const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
   const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
@@ -235,7 +238,7 @@ function createSweep(database: SqliteDatabase): (limit: number) => Promise<numbe
       const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
       return others.reduce(
         (sum, statement) => sum + statement.run(now(), limit),
-        ids.length + sweepApprovals(limit),
+        ids.length + sweepApprovals(limit) + sweepOperator(limit),
       )
     })
 }

@@ -22,7 +22,8 @@ import {
 import type { Defer } from './database.ts'
 
 /** The parts of a store that use the file. Arguments and results are plain data, except those of `approvals` and `onHint`. */
-export interface SqlitePorts extends Required<Pick<Store, 'once' | 'blobs' | 'records' | 'approvals'>> {
+export interface SqlitePorts
+  extends Required<Pick<Store, 'once' | 'blobs' | 'records' | 'approvals' | 'operator'>> {
   readonly tasks: OwnerTasks & WorkerTasks & OperatorTasks
   readonly bus: Pick<BusTable, 'append' | 'read' | 'newest'>
   readonly file: Pick<Store, 'ready' | 'sweep' | 'close'>
@@ -162,6 +163,7 @@ export function connectThread(start: () => Thread, shape: SqlitePorts): SqlitePo
     blobs: remote('blobs'),
     records: remote('records'),
     approvals: shape.approvals,
+    operator: remote('operator'),
     bus: remote('bus'),
     file: {
       ...file,

@@ -25,6 +25,13 @@ import type { SqliteDatabase, SqlValue } from './database.ts'
 /** Parameters: id, epoch, now. The only thing that keeps a worker which lost its lease away from the journal. */
 export const FENCE = 'id = ? AND epoch = ? AND worker IS NOT NULL AND expires_at > ?'
 
+/** Holds for a task whose tool is not paused. */
+const FREE = '(tool IS NULL OR tool NOT IN (SELECT tool FROM pause))'
+
+/** The bytes of what an ended task keeps for an operator. */
+export const KEPT_BYTES = `length(head) + coalesce(length(inputs), 0)
+  + (SELECT coalesce(sum(length(entry)), 0) FROM journal WHERE task = task.id)`
+
 export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
   const { queue, now, publish } = database
   const sql = createQueries(database)
@@ -92,6 +99,11 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
     },
     settle: (fence, ending) =>
       announce(fence, () => {
+        const keepMs = ending.kind === 'fail' ? (ending.keepMs ?? 0) : 0
+        if (keepMs > 0) {
+          const [, outcome, bytes] = endingColumns(ending)
+          return sql.settleKept.run(outcome, bytes, now(), now() + keepMs, ...guard(fence)) === 1
+        }
         if (sql.settle.run(...endingColumns(ending), now(), ...guard(fence)) !== 1) return false
         sql.deleteJournal.run(fence.id)
         return true
@@ -106,7 +118,11 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
       const beyond = () => sql.beyond.all(tenant, principal, now(), count, bytes).map((row) => row.id)
       // Reading takes no lock.
       if ((await queue.read(beyond)).length === 0) return 0
-      const gone = await queue.write(() => sql.remove.run(JSON.stringify(beyond())))
+      const gone = await queue.write(() => {
+        const ids = JSON.stringify(beyond())
+        sql.deleteJournals.run(ids)
+        return sql.remove.run(ids)
+      })
       if (gone > 0) publish({ kind: 'changed' })
       return gone
     },
@@ -136,13 +152,13 @@ export function createWorkerTasks(database: SqliteDatabase): WorkerTasks {
 
 function createQueries({ sql }: SqliteDatabase) {
   return {
-    anyDue: sql('SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? LIMIT 1'),
+    anyDue: sql(`SELECT 1 FROM task WHERE due_at <= ? AND expires_at > ? AND ${FREE} LIMIT 1`),
     nextDue: sql(
-      'SELECT due_at AS next FROM task WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT 1',
+      `SELECT due_at AS next FROM task WHERE due_at <= ? AND expires_at > ? AND ${FREE} ORDER BY due_at LIMIT 1`,
     ),
     // A row that still names a worker was never released: that worker died or hangs.
     due: sql(`SELECT id, worker IS NOT NULL AS taken_over FROM task
-      WHERE due_at <= ? AND expires_at > ? ORDER BY due_at LIMIT ?`),
+      WHERE due_at <= ? AND expires_at > ? AND ${FREE} ORDER BY due_at LIMIT ?`),
     claim:
       sql(`UPDATE task SET failures = failures + (worker IS NOT NULL), worker = ?, due_at = ?, epoch = epoch + 1
       WHERE id IN (SELECT value FROM json_each(?))
@@ -168,7 +184,12 @@ function createQueries({ sql }: SqliteDatabase) {
     settle:
       sql(`UPDATE task SET status = ?, outcome = ?, bytes = ? + coalesce(length(message), 0), updated_at = ?, revision = revision + 1, worker = NULL,
       due_at = NULL, inputs = NULL, head = '' WHERE ${FENCE}`),
+    settleKept:
+      sql(`UPDATE task SET status = 'failed', outcome = ?1, bytes = ?2 + coalesce(length(message), 0) + ${KEPT_BYTES},
+      updated_at = ?3, revision = revision + 1, worker = NULL, due_at = NULL, kept_until = ?4,
+      expires_at = max(expires_at, ?4) WHERE id = ?5 AND epoch = ?6 AND worker IS NOT NULL AND expires_at > ?7`),
     deleteJournal: sql('DELETE FROM journal WHERE task = ?'),
+    deleteJournals: sql('DELETE FROM journal WHERE task IN (SELECT value FROM json_each(?))'),
     // Nobody knows the id, so nobody misses what it asks: a task that is held looks as if it asked nothing.
     hold: sql(`UPDATE task SET due_at = CASE known WHEN 1 THEN ? END, worker = NULL, epoch = epoch + 1, status = 'working'
       WHERE ${FENCE}`),
@@ -189,14 +210,15 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
   // Counted on partial indexes, up to a limit, since scanning all rows would block the event loop. A task that is open is due,
   // running or parked, perhaps until a time.
   const count = (rows: string) => sql(`SELECT count(*) AS n FROM (SELECT 1 FROM task ${rows} LIMIT ?)`)
-  const countDue = count('INDEXED BY task_due WHERE due_at <= ? AND expires_at > ?')
+  const countDue = count(`INDEXED BY task_due WHERE due_at <= ? AND expires_at > ? AND ${FREE}`)
   const countRunning = count(
     'INDEXED BY task_worker WHERE worker IS NOT NULL AND due_at > ? AND expires_at > ?',
   )
   const countOpen = count(
     "INDEXED BY task_open WHERE status IN ('working', 'input_required') AND expires_at > ?",
   )
-  const oldest = sql(`SELECT due_at FROM task INDEXED BY task_due WHERE due_at <= ? AND expires_at > ?
+  const oldest =
+    sql(`SELECT due_at FROM task INDEXED BY task_due WHERE due_at <= ? AND expires_at > ? AND ${FREE}
     ORDER BY due_at LIMIT 1`)
   const find = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
     FROM task WHERE id = ? AND expires_at > ?`)
@@ -213,6 +235,10 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
   const owned = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
     FROM task WHERE tenant = ? AND principal = ? AND expires_at > ? AND status = coalesce(?, status)
     AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?`)
+  const ofTools = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
+    FROM task WHERE tool IN (SELECT value FROM json_each(?1)) AND expires_at > ?2 AND status = coalesce(?3, status)
+    AND (?4 IS NULL OR (tenant = ?4 AND principal = ?5)) AND (created_at, id) < (?6, ?7)
+    ORDER BY created_at DESC, id DESC LIMIT ?8`)
   return {
     stats: () =>
       queue.read(() => {
@@ -224,10 +250,20 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
         const oldestDueMs = first === undefined ? 0 : at - Number(first)
         return { due, oldestDueMs, running, parked: open - due - running }
       }),
-    async list({ id, status, owner, after, limit = 100 }) {
+    async list({ id, status, owner, tools, after, limit = 100 }) {
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']
       const rows = await queue.read(() => {
         if (id !== undefined) return find.all(id, now())
+        if (tools) {
+          const of = [
+            JSON.stringify(tools),
+            now(),
+            status ?? null,
+            owner?.tenant ?? null,
+            owner?.principal ?? null,
+          ]
+          return ofTools.all(...of, createdAt, afterId, limit)
+        }
         if (owner)
           return owned.all(owner.tenant, owner.principal, now(), status ?? null, createdAt, afterId, limit)
         const found = status === undefined ? allPages : (pages.get(status) ?? allPages)
@@ -236,7 +272,7 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
       const tasks = rows.map((row) =>
         toSummary({ ...row, worker: (row.worker as string | null)?.split(' ')[1] }),
       )
-      return id === undefined ? tasks : tasks.filter((task) => isAsked(task, { status, owner, after }))
+      return id === undefined ? tasks : tasks.filter((task) => isAsked(task, { status, owner, tools, after }))
     },
   }
 }
