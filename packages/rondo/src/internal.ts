@@ -4,6 +4,7 @@
  */
 
 export { workOnce } from './carry/single-use.ts'
+export { branchBefore, type OpenedTask, openTask, sealFailure } from './carry/task/operate.ts'
 export { HANDSHAKE_VERSIONS, hasRounds } from './client/dialect.ts'
 export { readIssuer, readProtection } from './client/oauth/discovery.ts'
 export { type DoctorTokens, openLogins } from './client/oauth/oauth.ts'
@@ -28,6 +29,7 @@ export { TASKS_EXTENSION } from './protocol/reply.ts'
 export { hasVersionHeader, LATEST_VERSION, SESSION_VERSIONS } from './protocol/revisions.ts'
 export { openEnvelope } from './seal/envelope.ts'
 export { type Claims, decodeClaims, STATE_LIMITS } from './seal/state.ts'
+export { tagsOf } from './seal/tag.ts'
 export {
   type Development,
   develop,

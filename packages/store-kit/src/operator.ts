@@ -42,7 +42,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
   const retry = (id: string) => one.act({ kind: 'retry', id, liveMs: LIVE_MS }, 'ann')
 
   describe('reading', () => {
-    it('O1 reads everything that is stored of an open task, and nothing of one that is unknown or expired', async () => {
+    it('M4 reads everything that is stored of an open task, and nothing of one that is unknown or expired', async () => {
       const { fence } = await claimNew(store, { head: 'h', journal: ['a'], message: 'm', tool: 't' })
       const slots = openSlots([], inputs('name'))
       await store.tasks.park(fence, slots)
@@ -62,7 +62,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await one.read(fence.id), undefined)
     })
 
-    it('O2 keeps head, slots and journal of a failed task for as long as was asked, and the task as long', async () => {
+    it('M4 keeps head, slots and journal of a failed task for as long as was asked, and the task as long', async () => {
       const { fence } = await claimNew(store, { head: 'h', journal: ['a'], ttlMs: 1000 })
       await store.tasks.publish(fence, openSlots([], inputs('name')))
       await store.tasks.settle(fence, { kind: 'fail', error: 'e', keepMs: KEEP_MS })
@@ -81,7 +81,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await one.read(fence.id), undefined)
     })
 
-    it('O2 scrubs what a failed task kept when its time is up, and the task itself stays', async () => {
+    it('M4 scrubs what a failed task kept when its time is up, and the task itself stays', async () => {
       const fence = await failNew()
       now.pass(KEEP_MS)
       assert.equal(await store.sweep(10), 1)
@@ -96,7 +96,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await store.sweep(10), 0)
     })
 
-    it('O2 counts what a failed task keeps in the bytes of its owner, and deletes it with the task', async () => {
+    it('M4 counts what a failed task keeps in the bytes of its owner, and deletes it with the task', async () => {
       const large = 'x'.repeat(10_000)
       const { fence } = await claimNew(store, { journal: [large] })
       await store.tasks.settle(fence, { kind: 'fail', error: 'e', keepMs: KEEP_MS })
@@ -110,7 +110,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assertMatch(await one.read(fence.id), { journal: [] })
     })
 
-    it('O2 takes no event for a failed task that keeps its slots', async () => {
+    it('M4 takes no event for a failed task that keeps its slots', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.publish(fence, openSlots([], inputs('paid'), 'hook'))
       await store.tasks.settle(fence, { kind: 'fail', keepMs: KEEP_MS })
@@ -119,7 +119,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
   })
 
   describe('ending', () => {
-    it('O3 cancels and fails an open task once, and fences off its worker', async () => {
+    it('M4 cancels and fails an open task once, and fences off its worker', async () => {
       for (const kind of ['cancel', 'fail'] as const) {
         const { fence } = await claimNew(store, { journal: ['a'] })
         const change: OperatorChange =
@@ -139,7 +139,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       }
     })
 
-    it('O3 refuses to end a task that has ended in another way', async () => {
+    it('M4 refuses to end a task that has ended in another way', async () => {
       const { fence } = await claimNew(store)
       await store.tasks.settle(fence, { kind: 'complete', result: 'r' })
       assert.equal(await actOn('cancel', fence.id), 'refused')
@@ -148,7 +148,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await actOn('cancel', createTaskId()), 'unknown')
     })
 
-    it('O6 purges a task that has ended, with its journal, and none that is open', async () => {
+    it('M4 purges a task that has ended, with its journal, and none that is open', async () => {
       const open = await claimNew(store)
       assert.equal(await actOn('purge', open.fence.id), 'refused')
       const { id } = await failNew()
@@ -161,7 +161,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
   })
 
   describe('retrying', () => {
-    it('O4 makes a failed task due with the journal that it kept, once', async () => {
+    it('M4 makes a failed task due with the journal that it kept, once', async () => {
       const before = await failNew()
       assert.equal(await retry(before.id), 'done')
       assert.equal(await retry(before.id), 'unchanged')
@@ -178,7 +178,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await retry(before.id), 'refused')
     })
 
-    it('O4 lets a task that is retried live on, and its answers count', async () => {
+    it('M4 lets a task that is retried live on, and its answers count', async () => {
       const { fence } = await claimNew(store, { ttlMs: 1000 })
       await store.tasks.publish(fence, openSlots([], inputs('name')))
       await store.tasks.deliver(fence.id, alice, answers({ name: 'Ada' }))
@@ -191,7 +191,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assert.equal(await one.read(fence.id), undefined)
     })
 
-    it('O5 replaces head and journal for a branch, on exactly the task that was read', async () => {
+    it('M4 replaces head and journal for a branch, on exactly the task that was read', async () => {
       const { id } = await failNew()
       const { epoch } = (await one.read(id)) ?? { epoch: -1 }
       const branch = { epoch, head: 'new', journal: ['a'] }
@@ -203,7 +203,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assertMatch(lease, { journal: ['a'], task: { head: 'new' } })
     })
 
-    it('O4 refuses a failed task that kept nothing', async () => {
+    it('M4 refuses a failed task that kept nothing', async () => {
       const { id } = await failNew(0)
       assert.equal(await retry(id), 'refused')
       assertMatch(await store.tasks.get(id, alice), { status: 'failed', error: 'e' })
@@ -214,7 +214,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
     const pause = (kind: 'pause' | 'continue', ...tools: string[]) =>
       one.act({ kind, name: 'refund', tools }, 'ann')
 
-    it('O7 claims no task of a paused tool, in whichever way, until the tool continues', async () => {
+    it('M4 claims no task of a paused tool, in whichever way, until the tool continues', async () => {
       const parked = await claimNew(store, { tool: 'x' })
       await store.tasks.park(parked.fence, openSlots([], inputs('name')))
       assert.equal(await pause('pause', 'x', 'y'), 'done')
@@ -241,14 +241,14 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assertEqual(leases.find(({ fence }) => fence.id === created.id)?.journal, ['a'])
     })
 
-    it('O7 lets a turn of a paused tool continue that runs already', async () => {
+    it('M4 lets a turn of a paused tool continue that runs already', async () => {
       const { fence } = await claimNew(store, { tool: 'x' })
       await pause('pause', 'x')
       assert.equal(await store.tasks.append(fence, 0, ['a']), true)
       assert.equal(await store.tasks.settle(fence, { kind: 'complete', result: 'r' }), true)
     })
 
-    it('O8 lists the tasks of a tool, with the other conditions', async () => {
+    it('M4 lists the tasks of a tool, with the other conditions', async () => {
       const ids: string[] = []
       for (const tool of ['x', 'y', undefined, 'x']) {
         const task = newTask({ tool })
@@ -270,7 +270,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
   })
 
   describe('the record of actions', () => {
-    it('O9 has one line for each change that was made, the newest first, with who made it', async () => {
+    it('M4 has one line for each change that was made, the newest first, with who made it', async () => {
       const { id } = await failNew()
       await retry(id)
       await retry(id)
@@ -284,7 +284,7 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
       assertMatch(await one.actions(1), [{ action: 'pause' }])
     })
 
-    it('O9 makes one of many changes that are made at once', async () => {
+    it('M4 makes one of many changes that are made at once', async () => {
       const { id } = await failNew()
       const all = await Promise.all(
         Array.from({ length: 8 }, (_, i) =>
@@ -308,7 +308,7 @@ interface OperatorFault {
 export const OPERATOR_FAULTS: readonly OperatorFault[] = [
   {
     name: 'does not compare the epoch of a branch',
-    caughtBy: 'O5 replaces head and journal for a branch, on exactly the task that was read',
+    caughtBy: 'M4 replaces head and journal for a branch, on exactly the task that was read',
     weaken: (operator) => ({
       async act(change, who) {
         if (change.kind !== 'retry' || !change.branch) return operator.act(change, who)
@@ -319,7 +319,7 @@ export const OPERATOR_FAULTS: readonly OperatorFault[] = [
   },
   {
     name: 'forgets which tools are paused',
-    caughtBy: 'O7 claims no task of a paused tool, in whichever way, until the tool continues',
+    caughtBy: 'M4 claims no task of a paused tool, in whichever way, until the tool continues',
     weaken: (operator) => ({
       async act(change, who) {
         const outcome = await operator.act(change, who)
@@ -330,7 +330,7 @@ export const OPERATOR_FAULTS: readonly OperatorFault[] = [
   },
   {
     name: 'writes a line for a change that was made already',
-    caughtBy: 'O9 has one line for each change that was made, the newest first, with who made it',
+    caughtBy: 'M4 has one line for each change that was made, the newest first, with who made it',
     weaken: (operator) => ({
       async act(change, who) {
         const outcome = await operator.act(change, who)

@@ -24,7 +24,7 @@ import { readState } from '../doctor/tamper.ts'
 import { homeOf, SEAL_OPTIONS, storedKeys, writeFile } from '../home.ts'
 import { formatTable, type Io, print, printJson, readStdin, sayJson, tell } from '../io.ts'
 
-const KEYS_OPTION: OptionTable = {
+export const KEYS_OPTION: OptionTable = {
   keys: { type: 'string', value: 'FILE', help: 'the file with the keys (default: RONDO_KEYS)' },
 }
 
@@ -137,6 +137,21 @@ function readKeysText(io: Io, options: Options): string {
     )
   }
   return text
+}
+
+export type Ring = ReturnType<typeof parseKeys>
+
+/** The keys that were given, if any. */
+export function ringOf(io: Io, options: Options): Ring | undefined {
+  const isGiven = options.text('keys') !== undefined || (io.env.RONDO_KEYS ?? '').trim() !== ''
+  return isGiven ? parseRing(readKeysText(io, options)) : undefined
+}
+
+/** `why` completes the sentence that asks for the keys. */
+export function needRing(io: Io, options: Options, why: string): Ring {
+  const ring = ringOf(io, options)
+  if (ring === undefined) throw usageError(`Name a file with --keys, or set RONDO_KEYS, ${why}`)
+  return ring
 }
 
 function readFile(path: string): string {

@@ -101,6 +101,8 @@ export interface TaskHost {
   readonly tools?: { readonly waitMs: number }
   /** Handlers learn which tasks of the caller a request names as related. */
   readonly related?: boolean
+  /** The way in which the store names the tool of a task to operators; absent if the store has no part for them. */
+  readonly toolAs?: 'tag' | 'name'
 }
 
 /** A call and its target, as far as the log names them. */

@@ -89,6 +89,8 @@ export interface Journal {
   readonly manual?: string
   /** The epoch of the store in which a single-use flow began. */
   readonly epoch?: string
+  /** Set if an operator continued the flow from an earlier step: keys of effects depend on it. */
+  readonly rerun?: string
   /** The name under which the journal is stored if it was too large for its token. */
   readonly spilled?: string
   /** Names of the spans of the flow's first and last round, if telemetry is on. */

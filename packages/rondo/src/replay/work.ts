@@ -164,15 +164,19 @@ export function effectKey(run: RunState, name: string, branch: string): string {
   return toHex(run.platform.derive(run.journal.seed, label)).slice(0, 32)
 }
 
-/** Returns a digest of what the handler has received from the client so far, in any order; empty if that is nothing. */
-export function branchOf({ received, platform }: RunState): string {
-  if (received.size === 0) return ''
+/**
+ * Returns a digest of what the handler has received from the client so far, in any order; empty if that is nothing. A flow that an
+ * operator continued from an earlier step is another branch.
+ */
+export function branchOf({ received, platform, journal: { rerun } }: RunState): string {
+  if (received.size === 0 && rerun === undefined) return ''
   const parts: [string, string][] = []
   for (const [name, item] of received) {
     item.digest ??= platform.digest(canonicalJson(item.answer))
     parts.push([name, item.digest])
   }
-  return platform.digest(canonicalJson(parts.sort(([a], [b]) => (a < b ? -1 : 1))))
+  parts.sort(([a], [b]) => (a < b ? -1 : 1))
+  return platform.digest(canonicalJson(rerun === undefined ? parts : [rerun, ...parts]))
 }
 
 /** Records whatever was thrown as text: an entry that could not be read back would end the whole flow. */

@@ -221,6 +221,11 @@ function createTaskHost(
   const tools = toToolTerms(tasks.tools)
   if (!store && tools) throw misuse('tasks: { tools: true } needs a store: createServer({ store, … })')
   if (!store) return undefined
+  const operates = store.operator !== undefined
+  if (!operates && (given?.listTools || given?.keepFailedMs))
+    throw misuse(
+      `tasks.${given.listTools ? 'listTools' : 'keepFailedMs'} needs a store with a part for operators, such as SQLite or PostgreSQL; ${store.kind ?? 'this store'} has none.`,
+    )
   const { ttlMs, maxTtlMs, pollMs, maxPieceBytes } = tasks
   // Counting costs a query, so it is done only for a listener.
   const isCounted = tasks.onEvent !== undefined || observer?.queue !== undefined
@@ -233,7 +238,8 @@ function createTaskHost(
         observe(event, task)
       }
     : logged
-  const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes }
+  const keepFailedMs = operates ? tasks.keepFailedMs : 0
+  const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes, keepFailedMs }
   const settings = { ...limits, onEvent, leaseMs, worker: instance, ...(isCounted ? {} : { statsMs: 0 }) }
   return {
     engine: 'createEngine' in store ? store.createEngine(settings) : createLeaseEngine(store, settings),
@@ -243,6 +249,7 @@ function createTaskHost(
     maxPieceBytes,
     tools,
     related: tasks.related,
+    ...(operates && { toolAs: tasks.listTools ? 'name' : 'tag' }),
   }
 }
 

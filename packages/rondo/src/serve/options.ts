@@ -213,6 +213,15 @@ export interface TaskOptions {
   maxEnded?: number
   /** Bytes of the results, errors and messages of the ended tasks that are kept for a caller. Default: 64 MiB. */
   maxEndedBytes?: number
+  /**
+   * How long a failed task keeps its journal, so that an operator can examine and retry it; 0 for not at all. Needs a store with
+   * a part for operators: SQLite and PostgreSQL have it. Default: 1 day.
+   *
+   * @see docs/guide/operate-tasks.md
+   */
+  keepFailedMs?: number
+  /** Stores the name of a task's tool in the clear, so that operators can list by it without the keys. Default: `false`. */
+  listTools?: boolean
   /** Receives events about the queue, lost leases and turns that threw. Default: none. */
   onEvent?: OnEngineEvent
   /**
@@ -244,6 +253,8 @@ const TASKS = defineOptions('tasks', {
   maxOpen: number(maxOpenTasks),
   maxEnded: number(maxEndedTasks),
   maxEndedBytes: number(maxEndedBytes),
+  keepFailedMs: number(DAY_MS, { min: 0, max: 366 * DAY_MS }),
+  listTools: flag(false),
   onEvent: callable<OnEngineEvent | undefined>(),
   leaseMs: number(leaseMs, { min: 1 }),
 } satisfies OptionsOf<TaskOptions>)

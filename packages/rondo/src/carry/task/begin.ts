@@ -10,6 +10,7 @@ import { nameCapabilities } from '../../protocol/common/request.ts'
 import { type Reply, TASKS_EXTENSION } from '../../protocol/reply.ts'
 import type { RunReport } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
+import { tagsOf } from '../../seal/tag.ts'
 import type { BlobStore } from '../../store/store.ts'
 import { createTaskId } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
@@ -117,11 +118,17 @@ async function beginTask(
     pollMs: target.task.pollMs ?? tasks.pollMs,
     // If this reply is lost, a call with a state is sent again with the same state, so its keys stay the same (R6).
     known: call.requestState !== undefined,
+    tool: toolIn(host, tasks, call.target),
     journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
   })
   logRound(round, undefined, { outcome: 'task', task: id })
   const task = toTaskState(host, tasks, owner, view)
   return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
+}
+
+/** The tool as the store names it. */
+function toolIn({ keys }: FlowHost, { toolAs }: TaskHost, name: string): string | undefined {
+  return toolAs === 'tag' ? tagsOf(keys.ring, 'tool', name)[0] : toolAs && name
 }
 
 // A round is kept in the store if there is one. A call that took long or many rounds, or whose journal does not fit a token,

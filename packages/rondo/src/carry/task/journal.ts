@@ -82,6 +82,8 @@ export interface TaskPlan {
   readonly spans?: Journal['spans']
   /** The epoch of the store in which the task began, for effects of single use. */
   readonly epoch?: string
+  /** Set by an operator who continued the task from an earlier step: a new branch, with new keys. */
+  readonly rerun?: string
   readonly principal?: Principal
   /** Notes from the rounds before. */
   readonly noted?: Noted
@@ -272,7 +274,11 @@ export function ownerOf({ audience }: FlowHost, principal: Principal | undefined
   return { tenant: audience, principal: principalTag(principal) }
 }
 
-function placeOf({ audience }: FlowHost, { id, owner }: PieceOf, piece: Piece): string {
+const placeOf = ({ audience }: FlowHost, of: PieceOf, piece: Piece): string =>
+  placeOfPiece(audience, of, piece)
+
+/** The place for which a piece is sealed. */
+export function placeOfPiece(audience: string, { id, owner }: PieceOf, piece: Piece): string {
   const place = ['task', id, piece, audience]
   return JSON.stringify(piece === 'head' || piece === 'record' ? place : [...place, owner.principal])
 }

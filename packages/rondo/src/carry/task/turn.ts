@@ -296,7 +296,7 @@ function failed(host: FlowHost, task: TaskHead, error: RondoError): TaskTurnOutc
 /** Opens the journal in the store, with the call that made the task. */
 function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { task } = turn
-  const { flow, seed, startedAt, round, toolVersion, principal, epoch, spans } = plan
+  const { flow, seed, startedAt, round, toolVersion, principal, epoch, spans, rerun } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
   const { entries, parked, deadlines, attempts } = folded
@@ -330,6 +330,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         manual: parked.manual,
         epoch,
         spans,
+        rerun,
       },
       asked: {},
       flowExpires: endOfLife(tasks, task),
