@@ -14,6 +14,8 @@ import {
   engineControls,
   fleetContract,
   fleetControls,
+  operatorContract,
+  operatorControls,
   type StoreHarness,
   storeContract,
   storeControls,
@@ -528,6 +530,16 @@ export function contracts(harness: StoreHarness, engine: EngineHarness) {
   // #region approvalControls
   describe('the contract of approvals in my store', () => {
     for (const { name, run } of approvalControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region operatorContract
+  describe('operators of my store', () => {
+    for (const { name, run } of operatorContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region operatorControls
+  describe('the contract of operators of my store', () => {
+    for (const { name, run } of operatorControls(harness)) it(name, run)
   })
   // #endregion
   // #region engineContract
