@@ -174,6 +174,7 @@ const UNLISTED = 'gateway:unlisted'
 function unlistedOf({ passing, subscriptions }: CatalogParts, upstream: Upstream): Forwarded {
   return {
     matches: () => true,
+    upstream: () => sayUpstream(upstream),
     run: (args, ctx) =>
       pass(
         passing,
@@ -238,6 +239,11 @@ async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
   return all.flat()
 }
 
+/** W11: the server as the log names it. */
+function sayUpstream({ name, known: { revision } }: Upstream): { name: string; revision?: string } {
+  return { name, ...(revision !== undefined && { revision }) }
+}
+
 function forwardedOf(
   { passing, kinds, subscriptions }: CatalogParts,
   upstream: Upstream,
@@ -268,13 +274,12 @@ function forwardedOf(
   const watch: Forwarded['watch'] = (uri, principal, changed) =>
     subscriptions.get(upstream.name)?.watch({ uri, principal, annotations: annotations as Row }, changed)
   const watched = KEY[listing] === 'name' ? {} : { watch }
-  if (!completes) return { row, run, ...watched }
+  const common = { row, run, upstream: () => sayUpstream(upstream), ...watched }
+  if (!completes) return common
   const ref =
     listing === 'prompts' ? ({ kind: 'prompt', name } as const) : ({ kind: 'template', uri: name } as const)
   return {
-    row,
-    run,
-    ...watched,
+    ...common,
     async complete(argument, known, principal) {
       const { client } = await upstream.anyConnection(principal, kinds)
       if (client.server.capabilities.completions === undefined) return { values: [] }

@@ -2,7 +2,7 @@
  * `createGateway`: a Rondo server whose tools, prompts and resources are those of other servers.
  *
  * W8 Each upstream is read, watched and tried again by itself; one that is slow or down delays nobody else's calls.
- * W11 Log lines name the upstream and its revision.
+ * W11 Log lines name the upstream and both revisions, and calls are counted by revision.
  */
 
 import { AsyncLocalStorage } from 'node:async_hooks'
@@ -34,6 +34,18 @@ export interface UpstreamStatus {
   readonly problem?: string
 }
 
+/** Calls of clients of one revision at one upstream. */
+export interface Traffic {
+  /** The revision of the clients. */
+  readonly client: string
+  readonly upstream: string
+  /** The revision that the upstream spoke. */
+  readonly revision?: string
+  readonly calls: number
+  /** When the last of them began, in milliseconds since the epoch. */
+  readonly lastAt: number
+}
+
 export interface Gateway extends Server {
   /** Reads what the upstreams offer. Rejects if none of them answers, and if names clash. `listen` and `stdio` wait for it. */
   ready(): Promise<void>
@@ -41,6 +53,8 @@ export interface Gateway extends Server {
   upstreams(): readonly UpstreamStatus[]
   /** How many calls are open at upstreams that ask while a call is open. */
   heldCalls(): number
+  /** The calls since the start, by revision of client and upstream: shows when the last client of an old revision is gone. */
+  traffic(): readonly Traffic[]
 }
 
 /** How long the first upstream that answers waits for the others. */
@@ -78,10 +92,12 @@ export function createGateway(options: GatewayOptions): Gateway {
       random: Math.random,
       warn,
       onStderr: options.onStderr,
+      telemetry: options.telemetry,
     }),
   )
   const held = createHeldCalls(limits, clock, (id) => handover?.release(id))
   const several = upstreams.length > 1
+  const traffic = new Map<string, Traffic>()
   let extension: ExtensionHost | undefined
   let handover: Handover | undefined
   const sealer: Sealer = {
@@ -112,6 +128,11 @@ export function createGateway(options: GatewayOptions): Gateway {
     clock,
     waitMs: limits.waitMs,
     handles,
+    onCall(client, { name: upstream, known: { revision } }) {
+      const key = JSON.stringify([client, upstream, revision])
+      const calls = (traffic.get(key)?.calls ?? 0) + 1
+      traffic.set(key, { client, upstream, ...(revision && { revision }), calls, lastAt: clock.now() })
+    },
     onHeld: (id) => void requests.getStore()?.add(id),
     onDetached: () => void requests.getStore()?.clear(),
   }
@@ -186,6 +207,7 @@ export function createGateway(options: GatewayOptions): Gateway {
     ...server,
     ready,
     heldCalls: () => held.size,
+    traffic: () => [...traffic.values()],
     upstreams: () =>
       upstreams.map(({ name, known }) => ({
         name,

@@ -2,5 +2,5 @@
 
 export type { AskLocally, LocalQuestion } from './ask.ts'
 export type { Decide, DecideFacts, Decision } from './decide.ts'
-export { createGateway, type Gateway, type UpstreamStatus } from './gateway.ts'
+export { createGateway, type Gateway, type Traffic, type UpstreamStatus } from './gateway.ts'
 export type { GatewayOptions, HoldLimits, UpstreamOptions } from './options.ts'

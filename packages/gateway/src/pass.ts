@@ -40,6 +40,8 @@ export interface Passing extends SendParts, Vetting {
   readonly waitMs: number
   /** Keeps calls beyond the time that hosts give them. */
   readonly handles?: Handles
+  /** A call of a client of this revision begins. */
+  onCall(client: string, upstream: Upstream): void
   /** The call goes on without its request. */
   onDetached(): void
 }
@@ -55,6 +57,7 @@ export async function pass(
   passed: Passed,
   ctx: Context,
 ): Promise<Result | InputRequired | TaskCreated> {
+  if (ctx.round === 1) passing.onCall(ctx.protocolVersion, passed.upstream)
   const meta = onward(passed.upstream, ctx.meta)
   await decideOn(passing, passed, ctx)
   const life = new AbortController()

@@ -10,7 +10,7 @@
  */
 
 import { createHash } from 'node:crypto'
-import type { Principal } from 'rondo'
+import type { Principal, ServerOptions } from 'rondo'
 import {
   type Answers,
   type AskInfo,
@@ -89,6 +89,7 @@ interface UpstreamParts {
   readonly random: () => number
   warn(message: string): void
   readonly onStderr?: (upstream: string, line: string) => void
+  readonly telemetry?: ServerOptions['telemetry']
 }
 
 const FIRST_PAUSE_MS = 500
@@ -143,6 +144,7 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       maxRounds: MAX_ROUNDS,
       drafts: false,
       clientInfo: parts.clientInfo,
+      ...(parts.telemetry?.begin && { telemetry: named(parts.telemetry, name) }),
       onWarning: (text) => parts.warn(`${name}: ${text}`),
       clock,
       signal: closing.signal,
@@ -244,6 +246,14 @@ interface Slot {
 }
 
 const MAX_ROUNDS = 64
+
+/** W11: telemetry of the requests to one upstream, which names it. Their spans are inside the span of the caller's round. */
+function named(
+  telemetry: NonNullable<ServerOptions['telemetry']>,
+  peer: string,
+): Pick<typeof telemetry, 'begin'> {
+  return { begin: (operation) => telemetry.begin?.({ ...operation, peer }) }
+}
 
 /** Whether a server of this revision returns its questions. */
 export function hasRounds(revision: string): boolean {

@@ -58,6 +58,7 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     executed: report?.executed,
     stateBytes: facts.stateBytes,
   })
+  const upstream = target.upstream?.()
   const event: RoundLine = {
     event: 'round',
     flow: beginning.flow,
@@ -76,6 +77,11 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     stateBytes: facts.stateBytes,
     keyId: facts.keyId,
     sealedVersion: changed ? beginning.sealedVersion : undefined,
+    ...(upstream && {
+      protocolVersion: call.protocolVersion,
+      upstream: upstream.name,
+      upstreamVersion: upstream.revision,
+    }),
     ms: now - began,
   }
   host.log(event)

@@ -53,6 +53,10 @@ export interface RoundEvent extends LogOrigin {
   readonly keyId?: string
   /** The version of the tool under which the flow's state was sealed, if it is not the running one. */
   readonly sealedVersion?: string
+  /** Of a gateway: the revision of the client, the server behind, and the revision of that server. */
+  readonly protocolVersion?: string
+  readonly upstream?: string
+  readonly upstreamVersion?: string
   readonly ms: number
 }
 

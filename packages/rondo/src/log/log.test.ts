@@ -130,6 +130,9 @@ const members: { readonly [M in keyof Required<RoundLine>]: fc.Arbitrary<RoundLi
   stateBytes: fc.option(fc.nat(), { nil: undefined }),
   keyId: fc.option(fc.string(), { nil: undefined }),
   sealedVersion: fc.option(fc.string(), { nil: undefined }),
+  protocolVersion: fc.option(fc.string(), { nil: undefined }),
+  upstream: fc.option(fc.string(), { nil: undefined }),
+  upstreamVersion: fc.option(fc.string(), { nil: undefined }),
   ms: fc.nat(),
 }
 

@@ -79,6 +79,8 @@ export interface ObservedOperation {
   readonly target?: string
   readonly requestId?: RequestId
   readonly protocolVersion: string
+  /** Of a gateway's request: the server to which it goes. */
+  readonly peer?: string
   /** `traceparent`, `tracestate` and `baggage` as the other side sent them: claims, not checked. */
   readonly trace?: Readonly<Record<string, string>>
   /** When it began, ms since the epoch. */

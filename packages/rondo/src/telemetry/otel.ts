@@ -77,6 +77,7 @@ export const ATTRIBUTE = {
   workName: 'rondo.work.name',
   attempt: 'rondo.work.attempt',
   reason: 'rondo.reason',
+  upstream: 'rondo.upstream',
 } as const
 
 export const METRIC = {
@@ -252,6 +253,7 @@ function attributesOf(operation: ObservedOperation): Attributes {
     [CONVENTION.protocolVersion]: operation.protocolVersion,
   }
   withTarget(attributes, operation)
+  if (operation.peer !== undefined) attributes[ATTRIBUTE.upstream] = operation.peer
   const id = kind === 'turn' || requestId === undefined ? undefined : shortId(requestId)
   if (id !== undefined) attributes[CONVENTION.requestId] = id
   if (flow !== undefined) attributes[ATTRIBUTE.flow] = flow
@@ -457,6 +459,7 @@ function createInstruments(meter: Meter): Instruments {
         [CONVENTION.protocolVersion]: protocolVersion,
       }
       withTarget(labels, operation)
+      if (operation.peer !== undefined) labels[ATTRIBUTE.upstream] = operation.peer
       if (type !== undefined) labels[CONVENTION.errorType] = type
       if (kind === 'client') client.record(seconds, labels)
       else if (kind !== 'turn') server.record(seconds, labels)

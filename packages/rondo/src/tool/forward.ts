@@ -16,6 +16,8 @@ import { errorResult, type InputRequired, type Target } from './target.ts'
 export interface Forwarded {
   /** Listed as it is. Without it, the entry can be used and is not listed. */
   readonly row?: Readonly<Record<string, unknown>>
+  /** The other server, and the revision that it speaks now, for the log. */
+  upstream?(): { readonly name: string; readonly revision?: string }
   /** Of a template: whether it serves this URI. */
   matches?(uri: string): boolean
   /**
@@ -126,7 +128,7 @@ const METHOD: Readonly<Record<Listing, FlowMethod>> = {
 }
 
 /** The target of a forwarded entry. `name` is what a call names: a tool, a prompt, or a URI. */
-export function forwardTarget(listing: Listing, name: string, { run, watch }: Forwarded): Target {
+export function forwardTarget(listing: Listing, name: string, { run, watch, upstream }: Forwarded): Target {
   const method = METHOD[listing]
   const byUri = method === 'resources/read'
   return {
@@ -134,6 +136,7 @@ export function forwardTarget(listing: Listing, name: string, { run, watch }: Fo
     name,
     live: true,
     task: { mode: 'never' },
+    ...(upstream && { upstream }),
     ...(watch && byUri && { watch: (principal, changed) => watch(name, principal, changed) }),
     prepare: (args) => ({ kind: 'ready', run: (ctx) => run(byUri ? { uri: name } : args, ctx) }),
     finish: (value) => value as Readonly<Record<string, unknown>>,

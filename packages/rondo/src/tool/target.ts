@@ -48,6 +48,8 @@ export interface Target {
   readonly accept?: Readonly<Record<string, AcceptEvent>>
   /** Its result depends on when it runs, so development mode does not compare two runs. */
   readonly live?: boolean
+  /** The server that really runs it, and the revision that it speaks, for the log. Absent: this one. */
+  upstream?(): { readonly name: string; readonly revision?: string }
   /** Returns the scopes that a caller's token needs. Absent: none. */
   scopes?(args: Readonly<Record<string, unknown>>): RequiredScopes | Promise<RequiredScopes>
   /**
