@@ -258,7 +258,8 @@ describe('ctx.approve', () => {
     await task.next()
     release.target = 'production'
     await decide('ann', 'approve')
-    await expect.poll(open).toMatchObject([{ details: { target: 'production' }, votes: [] }])
+    expect(await task.next()).toMatchObject({ kind: 'waiting' })
+    expect(await open()).toMatchObject([{ details: { target: 'production' }, votes: [] }])
     expect(deployed).toEqual([])
     await decide('ann', 'approve')
     expect(await task.run()).toMatchObject({ kind: 'complete' })
