@@ -288,7 +288,8 @@ function labelsOf(request: Request): readonly string[] {
   return ['open', wording, ...task, ...request.groups.map(groupLabel), ...new Set(by)]
 }
 
-const digest = (text: string): string => createHash('sha256').update(text).digest('base64url').slice(0, 32)
+export const digest = (text: string): string =>
+  createHash('sha256').update(text).digest('base64url').slice(0, 32)
 
 interface SigningKeys {
   mint(): Promise<SigningKey>

@@ -5,11 +5,13 @@
  * jobs 1: A job is complete when the write that says so is stored. A process that dies before repeats it, so a message may come
  *         twice; a decision is delivered to a hook, which takes it once.
  * jobs 2: A notifier that fails is tried again, with longer and longer pauses, until the request is closed.
+ * jobs 3: Messages are sent apart from all other jobs: a notifier that hangs delays neither a delivery nor the messages of
+ *         another. Its messages at one time are bounded by what it may send in a minute.
  */
 
 import type { ExtensionHost } from 'rondo/extension'
 import type { ApprovalJob, ApprovalStore, ClaimedJob } from 'rondo/store'
-import { CHECK_MS, closingJobs, type Desk } from './desk.ts'
+import { CHECK_MS, closingJobs, type Desk, digest } from './desk.ts'
 import type { Member, People } from './people.ts'
 import { type Change, escalate, expire, type Request, type RequestState, withdraw } from './request.ts'
 
@@ -17,7 +19,10 @@ import { type Change, escalate, expire, type Request, type RequestState, withdra
 export interface Notice {
   /** `update`: the request is closed, and what was sent before should say so. */
   readonly kind: 'asked' | 'reminder' | 'escalated' | 'update'
+  /** The id of the request. */
   readonly id: string
+  /** The id of this message: the same in every attempt to send it. */
+  readonly messageId: string
   /** The page of the request. It opens the page, and decides nothing. */
   readonly url: string
   readonly tool: string
@@ -73,7 +78,8 @@ const backoff = (attempts: number): number => Math.min(2_000 * 2 ** Math.min(att
 
 export function createJobs(options: JobOptions): Jobs {
   const { host, store, pollMs = 1_000 } = options
-  const run = createRunJob(options)
+  const { run, isMessage } = createRunJob(options)
+  const sending = new Set<Promise<void>>()
   let stopped = false
   let working: Promise<void> | undefined
   let again = false
@@ -83,9 +89,15 @@ export function createJobs(options: JobOptions): Jobs {
       for (;;) {
         const claimed = stopped ? [] : await store.claim(host.tenant, LEASE_MS, BATCH)
         if (claimed.length === 0) break
-        await Promise.all(
-          claimed.map((job) => run(job).catch((error) => host.log(`Approvals: ${job.name} failed`, error))),
-        )
+        const running = claimed.map((job) => ({
+          isMessage: isMessage(job),
+          done: run(job).catch((error) => host.log(`Approvals: ${job.name} failed`, error)),
+        }))
+        for (const { done } of running.filter((one) => one.isMessage)) {
+          sending.add(done)
+          void done.finally(() => sending.delete(done))
+        }
+        await Promise.all(running.filter((one) => !one.isMessage).map(({ done }) => done))
       }
     } while (again && !stopped)
   }
@@ -106,11 +118,18 @@ export function createJobs(options: JobOptions): Jobs {
   timer.unref()
   return {
     kick,
-    drain: start,
+    async drain() {
+      for (;;) {
+        await start()
+        if (sending.size === 0) return
+        await Promise.all(sending)
+      }
+    },
     async stop() {
       stopped = true
       clearInterval(timer)
       await working?.catch(() => {})
+      await Promise.all(sending)
     },
   }
 }
@@ -122,7 +141,7 @@ const unchanged =
   (jobs: readonly ApprovalJob[] = []) =>
   (request: Request) => ({ next: request, happenings: [], jobs })
 
-function createRunJob(options: JobOptions): RunJob {
+function createRunJob(options: JobOptions): { run: RunJob; isMessage: (job: ClaimedJob) => boolean } {
   const { host, desk, notifiers } = options
   const messages = createMessages(options)
   const names = notifiers.map(({ name }) => name)
@@ -184,7 +203,7 @@ function createRunJob(options: JobOptions): RunJob {
     check,
     deliver,
   }
-  return async (job) => {
+  const run: RunJob = async (job) => {
     const [kind = '', ...rest] = job.name.split(' ')
     const own = fixed[kind]
     if (own) return own(job)
@@ -193,6 +212,7 @@ function createRunJob(options: JobOptions): RunJob {
     // The notifier was removed from the options.
     await desk.complete(job, unchanged())
   }
+  return { run, isMessage: ({ name }) => !Object.hasOwn(fixed, name) }
 }
 
 function createMessages({ host, desk, people, urlOf }: JobOptions) {
@@ -211,9 +231,11 @@ function createMessages({ host, desk, people, urlOf }: JobOptions) {
     const members = [...new Map(lists.flat().map((member) => [member.id, member])).values()]
     const { id, tool, message, details, groups, until, state, refs } = request
     const wasSent = name in refs
+    const number = request.sent?.[name] ?? 0
     const isEscalated = groups.length > request.from.length
     return {
       kind: isUpdate ? 'update' : !wasSent ? 'asked' : isEscalated ? 'escalated' : 'reminder',
+      messageId: digest(JSON.stringify([id, name, isUpdate, number])),
       url: urlOf(id),
       caller: callerName(request),
       decidedBy: request.votes.map((vote) => ({ name: vote.name, approve: vote.approve })),
@@ -236,7 +258,8 @@ function createMessages({ host, desk, people, urlOf }: JobOptions) {
       const ref = (await inTime(notifier, notice)) ?? null
       await desk.complete(job, (one) => {
         const { [name]: _, ...trouble } = one.trouble
-        const next = { ...one, refs: { ...one.refs, [name]: ref }, trouble }
+        const sent = { ...one.sent, [name]: (one.sent?.[name] ?? 0) + 1 }
+        const next = { ...one, refs: { ...one.refs, [name]: ref }, sent, trouble }
         return { next, happenings: [{ event: 'notified', notifier: name, kind: notice.kind }] }
       })
     } catch (error) {

@@ -56,6 +56,67 @@ describe('webhook', () => {
     expect(JSON.parse(body)).toMatchObject({ kind: 'asked', id, url: `${ORIGIN}/approvals/r/${id}` })
     expect(body).not.toContain(hook)
   })
+
+  it('V7 keeps the id of a message that is sent again, and gives every other message one of its own', async () => {
+    let isDown = true
+    const { url, received } = await receive(() => ({ status: isDown ? 500 : 200 }))
+    const desk = createDeskBench({ notify: [webhook({ url, secret: 'a secret of the operator' })] })
+    closing.push(desk.close)
+    const { id } = await desk.ask({ remindMs: 3_600_000 })
+    const drain = () => desk.approvals.desk().drain()
+    await drain()
+    isDown = false
+    desk.pass(4_000)
+    await drain()
+    desk.pass(3_600_000)
+    await drain()
+    await desk.decide(id, 'ann', 'approve')
+    await drain()
+    const ids = received.map(({ headers }) => headers['webhook-id'])
+    expect(received.map(({ body }) => JSON.parse(body).kind)).toEqual([
+      'asked',
+      'asked',
+      'reminder',
+      'update',
+    ])
+    expect(ids[1]).toBe(ids[0])
+    expect(new Set(ids).size).toBe(3)
+  })
+})
+
+describe('a notifier that hangs', () => {
+  it('V7 delays neither the delivery of a decision nor the messages of another notifier', async () => {
+    const held: (() => void)[] = []
+    const heard: string[] = []
+    const hangs = () => new Promise<void>((resolve) => held.push(resolve))
+    const works = ({ id, kind }: { id: string; kind: string }) => void heard.push(`${kind} ${id}`)
+    const desk = createDeskBench({ notify: [hangs, works] })
+    closing.push(desk.close)
+    const quick = { timeout: 5_000 }
+    const first = await desk.ask()
+    await expect.poll(() => held.length, quick).toBe(1)
+    const second = await desk.ask()
+    await expect.poll(() => heard, quick).toEqual([`asked ${first.id}`, `asked ${second.id}`])
+    await desk.decide(first.id, 'ann', 'approve')
+    await expect.poll(() => desk.delivered, quick).toMatchObject([{ hook: first.hook }])
+    for (const release of held) release()
+  })
+
+  it('V7 is sent at most sixty messages in a minute, and the others later', async () => {
+    const held: (() => void)[] = []
+    const hangs = () => new Promise<void>((resolve) => held.push(resolve))
+    const desk = createDeskBench({ notify: [hangs] })
+    closing.push(desk.close)
+    for (let i = 0; i < 70; i++) await desk.ask()
+    await expect.poll(() => held.length, { timeout: 5_000 }).toBe(60)
+    for (const release of held.splice(0)) release()
+    await desk.approvals.desk().drain()
+    desk.pass(60_000)
+    const drained = desk.approvals.desk().drain()
+    await expect.poll(() => held.length, { timeout: 5_000 }).toBe(10)
+    for (const release of held) release()
+    await drained
+  })
 })
 
 describe('slack', () => {

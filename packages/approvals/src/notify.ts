@@ -1,6 +1,6 @@
 /** Messages by a signed webhook and by mail. */
 
-import { createHmac, randomUUID } from 'node:crypto'
+import { createHmac } from 'node:crypto'
 import type { Notice, Notifier } from './jobs.ts'
 
 export interface WebhookOptions {
@@ -13,7 +13,8 @@ export interface WebhookOptions {
 }
 
 /**
- * Posts each message to an address, signed. The receiver checks `webhook-signature`, and ignores a `webhook-id` that it has seen.
+ * Posts each message to an address, signed. The receiver checks `webhook-signature`, and ignores a `webhook-id` that it has seen:
+ * a message that is sent again has the same one.
  *
  * @example
  * ```ts
@@ -31,7 +32,7 @@ export function webhook({ url, secret, name = 'webhook' }: WebhookOptions): Noti
   return {
     name,
     async notify({ ref: _, ...notice }) {
-      const id = `msg_${randomUUID()}`
+      const id = `msg_${notice.messageId}`
       const timestamp = Math.floor(Date.now() / 1000)
       const body = JSON.stringify(notice)
       const signature = createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64')
@@ -97,7 +98,7 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
       // A mail cannot be changed later, and the page says what was decided.
       if (notice.kind === 'update') return null
       const mailer = await open()
-      const key = `${notice.id} ${notice.kind}`
+      const key = notice.messageId
       const reached = partly.get(key) ?? new Set()
       partly.delete(key)
       const to = notice.members.flatMap((member) => member.email ?? [])

@@ -39,6 +39,8 @@ export interface Request extends ApprovalRequest {
   readonly used?: ApprovalVerdict
   /** The value that each notifier returned, for its next message. */
   readonly refs: Readonly<Record<string, unknown>>
+  /** How many messages each notifier has sent. */
+  readonly sent?: Readonly<Record<string, number>>
   /** Notifiers that fail, with the number of attempts. */
   readonly trouble: Readonly<Record<string, number>>
 }
