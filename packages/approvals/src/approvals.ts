@@ -13,8 +13,8 @@ import type { ApprovalStore, ChainEntry, ChainLink } from 'rondo/store'
 import {
   createDesk,
   type Desk,
-  type ListOptions,
   type Page,
+  type PageRange,
   type RecordedHappening,
   taskLabel,
 } from './desk.ts'
@@ -57,7 +57,7 @@ export interface ApprovalsDesk {
   readonly url: string
   get(id: string): Promise<Request | undefined>
   /** Requests with any of these labels: `open`, `closed`, `group …`. Default: the oldest first. */
-  list(labels: readonly string[], limit: number, options?: ListOptions): Promise<Page>
+  list(labels: readonly string[], limit: number, options?: PageRange): Promise<Page>
   /** The entries of the record about a request. Reads the whole record. */
   history(id: string): Promise<readonly RecordedHappening[]>
   entries(after: number, limit: number): Promise<readonly RecordedHappening[]>
@@ -207,6 +207,8 @@ function createApprover(attached: () => Parts, operators: boolean): Approver {
 /** Votes like a visitor of the page who has logged in as this person. */
 async function voteInTest(parts: Parts, { task, key, approve, by, note }: ApprovalVote) {
   const { desk, people, jobs } = parts
+  // The clock of a test jumps: an escalation may be due that has not happened yet.
+  await jobs.drain()
   const { requests } = await desk.list([taskLabel(task)], 50)
   const asked = requests.find((one) => one.key === key)
   if (!asked) return 'Nothing was changed: the task does not wait for this approval.'

@@ -68,7 +68,7 @@ export interface Desk {
     job: ClaimedJob,
     next: (request: Request, now: number) => Change & { jobs?: readonly ApprovalJob[] },
   ): Promise<void>
-  list(labels: readonly string[], limit: number, options?: ListOptions): Promise<Page>
+  list(labels: readonly string[], limit: number, options?: PageRange): Promise<Page>
   /** The groups that have an open request. */
   groups(): Promise<readonly string[]>
   history(id: string): Promise<readonly RecordedHappening[]>
@@ -78,7 +78,7 @@ export interface Desk {
   publicKeys(): Promise<Readonly<Record<string, string>>>
 }
 
-export interface ListOptions {
+export interface PageRange {
   /** The end of the page before. */
   readonly after?: Page['next']
   readonly newestFirst?: boolean

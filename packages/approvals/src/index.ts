@@ -6,7 +6,7 @@ export {
   type ApprovalsOptions,
   createApprovals,
 } from './approvals.ts'
-export type { ListOptions, Page, RecordedHappening } from './desk.ts'
+export type { Page, PageRange, RecordedHappening } from './desk.ts'
 export type { Notice, Notifier } from './jobs.ts'
 export { type LoginFunction, type OidcLogin, type OidcOptions, oidc } from './login.ts'
 export { type EmailOptions, email, type MailTransport, type WebhookOptions, webhook } from './notify.ts'
