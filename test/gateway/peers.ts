@@ -124,6 +124,7 @@ export interface Served {
 export async function serveGateway(
   upstreams: GatewayOptions['upstreams'],
   options: Partial<GatewayOptions> = {},
+  prepare: (gateway: Gateway) => void = () => {},
 ): Promise<Served> {
   const events: LogEvent[] = []
   const gateway = createGateway({
@@ -135,6 +136,7 @@ export async function serveGateway(
     upstreams,
   })
   onTestFinished(() => gateway.close())
+  prepare(gateway)
   const { url } = await gateway.listen({ port: 0, signals: false, graceMs: 100, drainDelayMs: 0 })
   return { gateway, url, events }
 }

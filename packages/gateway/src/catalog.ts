@@ -274,7 +274,13 @@ function forwardedOf(
   const watch: Forwarded['watch'] = (uri, principal, changed) =>
     subscriptions.get(upstream.name)?.watch({ uri, principal, annotations: annotations as Row }, changed)
   const watched = KEY[listing] === 'name' ? {} : { watch }
-  const common = { row, run, upstream: () => sayUpstream(upstream), ...watched }
+  const common = {
+    row,
+    run,
+    upstream: () => sayUpstream(upstream),
+    mayBeTask: passing.approvals !== undefined,
+    ...watched,
+  }
   if (!completes) return common
   const ref =
     listing === 'prompts' ? ({ kind: 'prompt', name } as const) : ({ kind: 'template', uri: name } as const)

@@ -1,9 +1,11 @@
 /**
  * W9: the operator's decision before a call goes upstream. A confirmation is asked of the caller with the exact arguments, under a
- * reserved key, and its answer never goes upstream. The seal binds it to the caller, the tool and the arguments.
+ * reserved key, and its answer never goes upstream. The seal binds it to the caller, the tool and the arguments. An approval is asked of
+ * somebody else; the call waits as a task meanwhile.
  */
 
-import type { Principal } from 'rondo'
+import { type Context, type Principal, ToolError } from 'rondo'
+import type { ApprovalOptions } from 'rondo/extension'
 
 /** The call on which an operator decides. */
 export interface DecideFacts {
@@ -17,21 +19,66 @@ export interface DecideFacts {
   readonly principal?: Principal
 }
 
-/** `allow`, `confirm` (asks the caller), or a refusal with its reason. */
-export type Decision = 'allow' | 'confirm' | 'approve' | 'deny' | { readonly deny: string }
+/**
+ * `allow`, `confirm` (asks the caller), `approve` (waits for a decision by somebody else, of the groups in `approvals` or of those named
+ * here), or a refusal with its reason.
+ */
+export type Decision =
+  | 'allow'
+  | 'confirm'
+  | 'approve'
+  | { readonly approve: string | readonly string[] }
+  | 'deny'
+  | { readonly deny: string }
 
 /** Decides on a call. A function that throws denies it. */
 export type Decide = (facts: DecideFacts) => Decision | Promise<Decision>
 
+/** How approvals are asked for: the options of `ctx.approve` but for what approvers read. */
+export type ApprovalTerms = Omit<ApprovalOptions, 'message' | 'details'>
+
 /** Keys that begin so are the gateway's own. */
 export const OWN_KEY = 'gateway:'
-export const CONFIRM_KEY = 'gateway:confirm'
+const CONFIRM_KEY = 'gateway:confirm'
+const APPROVE_KEY = 'gateway:approve'
 
 /** Characters of arguments that a person can be expected to read. */
 const MAX_SHOWN = 4_000
 
-/** The question that a confirmation asks. Undefined if the arguments are too long to be shown in full, and so cannot be confirmed. */
-export function confirmMessage({ upstream, tool, arguments: args }: DecideFacts): string | undefined {
+/** Resolves if the call may go on. Throws a `ToolError` otherwise, or what `decide` throws. */
+export async function assertAllowed(
+  { decide, approvals }: { readonly decide?: Decide; readonly approvals?: ApprovalTerms },
+  facts: DecideFacts,
+  ctx: Context,
+): Promise<void> {
+  const decision = await decide?.(facts)
+  if (decision === undefined || decision === 'allow') return
+  const { upstream, tool, arguments: args } = facts
+  const isSent = ctx.requestState !== undefined
+  const nothing = isSent
+    ? `It was begun before, and was ended; it may have had effects at "${upstream}".`
+    : `Nothing was sent to "${upstream}".`
+  const isApproval = decision === 'approve' || (typeof decision === 'object' && 'approve' in decision)
+  if (decision !== 'confirm' && !isApproval) {
+    const reason = typeof decision === 'object' && decision !== null ? `: ${decision.deny}` : ''
+    throw new ToolError(
+      `The operator of this gateway does not allow the call of ${tool}${reason}. ${nothing}`,
+    )
+  }
   const text = JSON.stringify(args, undefined, 2)
-  return text.length > MAX_SHOWN ? undefined : `Call ${tool} at ${upstream} with these arguments?\n${text}`
+  if (text.length > MAX_SHOWN)
+    throw new ToolError(
+      `The arguments of ${tool} are too long to be shown to whoever has to agree. ${nothing}`,
+    )
+  if (!isApproval) {
+    if (await ctx.confirm(CONFIRM_KEY, `Call ${tool} at ${upstream} with these arguments?\n${text}`)) return
+    throw new ToolError(`The user did not confirm the call of ${tool}. ${nothing}`)
+  }
+  const from = decision === 'approve' ? approvals?.from : decision.approve
+  if (approvals === undefined || from === undefined)
+    throw new ToolError(
+      `decide asks for an approval, and this gateway has no approvals: its operator passes approvals: { from } and a store, and uses @rondo/approvals. ${nothing}`,
+    )
+  const details = { server: upstream, tool, arguments: args }
+  await ctx.approve(APPROVE_KEY, { ...approvals, from, message: `Call ${tool} at ${upstream}?`, details })
 }

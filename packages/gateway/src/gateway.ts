@@ -82,7 +82,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const server = createServer(serverOptions(options))
   const port = forwarding(server)
   const { warn } = port
-  const requests = new AsyncLocalStorage<Set<string>>()
+  const requests = new AsyncLocalStorage<Running>()
   const clientInfo = { name: options.name, version: options.version }
   const upstreams = Object.entries(options.upstreams).map(([name, upstream]) =>
     createUpstream(name, upstream, {
@@ -115,6 +115,7 @@ export function createGateway(options: GatewayOptions): Gateway {
   const passing: Passing = {
     held,
     decide: options.decide,
+    approvals: options.approvals,
     ask: options.ask,
     ...vetting,
     tasks,
@@ -133,8 +134,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       const calls = (traffic.get(key)?.calls ?? 0) + 1
       traffic.set(key, { client, upstream, ...(revision && { revision }), calls, lastAt: clock.now() })
     },
-    onHeld: (id) => void requests.getStore()?.add(id),
-    onDetached: () => void requests.getStore()?.clear(),
+    onHeld: (id) => void requests.getStore()?.held.add(id),
+    onDetached: () => void requests.getStore()?.held.clear(),
+    inTurn: () => requests.getStore()?.isTurn === true,
   }
   const seen = createSeen(options.onClient)
   server.use({
@@ -150,21 +152,22 @@ export function createGateway(options: GatewayOptions): Gateway {
           clock,
           waitMs: limits.waitMs,
           warn,
+          end: (id) => void held.cancel(id),
           resume: resumeFor(held, () => handover),
         })
       return undefined
     },
     async around(call, next) {
       seen(call)
-      const open = new Set<string>()
+      const running: Running = { held: new Set(), isTurn: call.kind === 'turn' }
       let isOpen = false
       try {
-        const reply = await requests.run(open, next)
+        const reply = await requests.run(running, next)
         isOpen = reply.kind === 'input_required' || reply.kind === 'pending'
         return reply
       } finally {
         // A pushed call ends with its request, even while it waits for an answer.
-        if (!isOpen) for (const id of open) held.cancel(id)
+        if (!isOpen) for (const id of running.held) held.cancel(id)
       }
     },
   })
@@ -235,6 +238,13 @@ export function createGateway(options: GatewayOptions): Gateway {
       await close()
     },
   }
+}
+
+/** A request or turn that is running. */
+interface Running {
+  /** The calls that are held for it. */
+  readonly held: Set<string>
+  readonly isTurn: boolean
 }
 
 /** Continues a call that is held here for an instance that got the next round of it. */

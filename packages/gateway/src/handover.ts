@@ -22,6 +22,8 @@ export interface Handover {
   hold(id: string, caller: string, step: number): Promise<void>
   /** The call is over. */
   release(id: string): void
+  /** Has the instance that holds the call end it. */
+  end(id: string): Promise<void>
   /** Delivers answers to the instance that holds the call. Undefined if no instance does. */
   deliver(
     id: string,
@@ -44,6 +46,8 @@ interface HandoverParts {
   readonly waitMs: number
   /** Continues a call that is held here with answers that reached another instance. */
   readonly resume: HandoverResume
+  /** Ends a call that is held here. */
+  end(id: string): void
   warn(message: string): void
 }
 
@@ -93,7 +97,8 @@ export function createHandover(parts: HandoverParts): Handover {
   const receive = (message: string): void => {
     if (!message.startsWith(PREFIX)) return
     const [id = '', step = '', what] = message.slice(PREFIX.length).split(' ')
-    if (what === 'done') for (const wake of wakers.get(`${id} ${step}`) ?? []) wake()
+    if (what === 'end') parts.end(id)
+    else if (what === 'done') for (const wake of wakers.get(`${id} ${step}`) ?? []) wake()
     else
       takeAnswers(id, Number(step)).catch((error) =>
         parts.warn(`Handing over a held call failed: ${String(error)}`),
@@ -134,6 +139,7 @@ export function createHandover(parts: HandoverParts): Handover {
         parts.warn('A held call could not be announced to other instances: the store is full.')
     },
     release: (id) => void own.delete(id),
+    end: async (id) => bus.publish(`${PREFIX}${id} 0 end`),
     async deliver(id, caller, step, answers, signal) {
       const holder = `gateway-held-${id}`
       const announced = await read<{ caller: string }>(holder)

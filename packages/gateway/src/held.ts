@@ -52,8 +52,8 @@ export interface HeldCalls {
   begin(start: HeldStart, round: HeldRound): Promise<HeldStep>
   /** Delivers answers and waits again. */
   resume(id: string, caller: string, answers: InputResponses | undefined, round: HeldRound): Promise<HeldStep>
-  /** Ends a call whose client has gone. */
-  cancel(id: string): void
+  /** Ends a call whose client has gone. Returns false if it is not held here. */
+  cancel(id: string): boolean
   readonly size: number
   close(): void
 }
@@ -248,6 +248,7 @@ export function createHeldCalls(
     cancel(id) {
       const held = calls.get(id)
       if (held) give(held, `The client cancelled the call at "${held.upstream}".`)
+      return held !== undefined
     },
     close() {
       for (const held of [...calls.values()])

@@ -3,7 +3,7 @@
 import type { Principal, ServerOptions } from 'rondo'
 import type { ClientAuth, Clock, HeaderSource, Mode, RoundPolicy } from 'rondo/client'
 import type { AskLocally } from './ask.ts'
-import type { Decide } from './decide.ts'
+import type { ApprovalTerms, Decide } from './decide.ts'
 
 /** One server behind the gateway: a URL or a command. */
 export interface UpstreamOptions {
@@ -66,6 +66,11 @@ export interface GatewayOptions extends Omit<ServerOptions, 'dropUnknownArgument
   readonly rename?: (upstream: string, name: string) => string
   /** Decides on every call before it goes upstream. Default: all are allowed. */
   readonly decide?: Decide
+  /**
+   * Who decides where `decide` returns `approve`: the options of `ctx.approve` but for its message. Needs a store and `@rondo/approvals`
+   * (`gateway.use`). Default: none.
+   */
+  readonly approvals?: ApprovalTerms
   /** Asks a person on this machine what the client cannot be asked. Default: nobody is asked, and the caller reads why. */
   readonly ask?: AskLocally
   /** Checks the questions of upstreams. Default: `noSecretsInForms()`. */
@@ -120,6 +125,7 @@ export const OWN = [
   'upstreams',
   'rename',
   'decide',
+  'approvals',
   'ask',
   'onRound',
   'followTasks',
@@ -134,10 +140,12 @@ const NAME = /^[A-Za-z0-9_.-]{1,64}$/
 const LOOPBACK = /^(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])$/
 
 /** Throws a TypeError that names the option and says what to write instead. */
-export function assertGatewayOptions({ upstreams, hold = {} }: GatewayOptions): void {
+export function assertGatewayOptions({ upstreams, hold = {}, approvals, store }: GatewayOptions): void {
   if (typeof upstreams !== 'object' || upstreams === null || Object.keys(upstreams).length === 0)
     throw new TypeError("createGateway needs upstreams: { files: { command: 'node', args: ['files.js'] } }")
   for (const [name, upstream] of Object.entries(upstreams)) assertUpstream(name, upstream)
+  if (approvals !== undefined && store === undefined)
+    throw new TypeError('approvals needs a store: a call that waits for a decision is a task.')
   for (const [name, value] of Object.entries(hold)) {
     if (!Object.hasOwn(HOLD, name)) throw new TypeError(`hold has no option "${name}".`)
     // A longer timer would fire at once.

@@ -14,12 +14,13 @@ import { type Context, type InputRequired, inputRequired, ToolError } from 'rond
 import { type Clock, type InputRequest, type InputResponse, type InputResponses, kindOf } from 'rondo/client'
 import { type TaskCreated, taskCreated } from 'rondo/forward'
 import { type AskLocally, isLocal } from './ask.ts'
-import { CONFIRM_KEY, confirmMessage, type Decide, type DecideFacts } from './decide.ts'
+import { type ApprovalTerms, assertAllowed, type Decide, type DecideFacts } from './decide.ts'
 import type { Handles } from './handle.ts'
 import { HeldEnded, type HeldLine } from './held.ts'
 import { fromHost, toHost } from './host.ts'
 import {
   advance,
+  endBegun,
   type Passed,
   type PassedState,
   type Result,
@@ -32,6 +33,7 @@ import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
 
 export interface Passing extends SendParts, Vetting {
   readonly decide?: Decide
+  readonly approvals?: ApprovalTerms
   readonly ask?: AskLocally
   /** Whether states that are too large for a token can be kept elsewhere. */
   readonly stored: boolean
@@ -59,13 +61,13 @@ export async function pass(
 ): Promise<Result | InputRequired | TaskCreated> {
   if (ctx.round === 1) passing.onCall(ctx.protocolVersion, passed.upstream)
   const meta = onward(passed.upstream, ctx.meta)
-  await decideOn(passing, passed, ctx)
+  const state = openState(passed.upstream, ctx.requestState)
+  await decideOn(passing, passed, ctx, state)
   const life = new AbortController()
   const end = (): void => life.abort(ctx.signal.reason)
   if (ctx.signal.aborted) end()
   ctx.signal.addEventListener('abort', end)
   const line = { isOpen: true }
-  const state = openState(passed.upstream, ctx.requestState)
   const kinds = KINDS.filter((kind) => ctx.can(kind) || isLocal(passing.ask, kind, false))
   const asking = createAsking()
   const round: Round = {
@@ -75,7 +77,7 @@ export async function pass(
     meta,
     kinds,
     // A person on this machine is asked while a call is open, not while a task is.
-    follows: passing.ask === undefined && followsTasks(ctx),
+    follows: passing.ask === undefined && !passing.inTurn() && followsTasks(ctx),
     signal: life.signal,
     line: lineTo(ctx, line),
     asking,
@@ -142,7 +144,7 @@ async function drive(round: Round, from: PassedState | undefined): Promise<Step>
   let state = from
   let answers = answersFor(ctx.inputResponses, state)
   for (let steps = 0; steps < MAX_STEPS; steps += 1) {
-    const step = await advance({ ...round, state, answers })
+    const step = await advance({ ...round, state, answers, steps })
     if (step.kind === 'task') return step
     if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
     const { questions, answers: ofPolicy } = await vet(
@@ -219,7 +221,9 @@ async function toRound(
   { questions, state }: Extract<Step, { kind: 'asks' }>,
 ): Promise<InputRequired> {
   const { name } = passed.upstream
-  const requestState = JSON.stringify(state)
+  // In a task, two turns with the same state are one that was interrupted, unless they count differently.
+  const turn = passing.inTurn() && { c: (openState(passed.upstream, ctx.requestState)?.c ?? 0) + 1 }
+  const requestState = JSON.stringify({ ...state, ...turn })
   if (!passing.stored && requestState.length > MAX_STATE)
     throw new ToolError(
       `The state of "${name}" is ${state.s?.length} characters long, and the gateway can pass on ${MAX_STATE} without a store. Nobody was asked. Its operator can add a store.`,
@@ -243,11 +247,11 @@ function pause(signal: AbortSignal): Promise<void> {
 }
 
 async function decideOn(
-  { decide }: Passing,
+  passing: Passing,
   { upstream, request, annotations }: Passed,
   ctx: Context,
+  state: PassedState | undefined,
 ): Promise<void> {
-  if (decide === undefined) return
   const facts: DecideFacts = {
     upstream: upstream.name,
     tool: request.method === 'resources/read' ? request.uri : request.name,
@@ -256,25 +260,12 @@ async function decideOn(
     annotations,
     ...(ctx.principal && { principal: ctx.principal }),
   }
-  const decision = await decide(facts)
-  if (decision === 'allow') return
-  if (decision === 'confirm') {
-    const message = confirmMessage(facts)
-    if (message === undefined)
-      throw new ToolError(
-        `The arguments of ${facts.tool} are too long to be shown for confirmation. Nothing was sent to "${upstream.name}".`,
-      )
-    if (await ctx.confirm(CONFIRM_KEY, message)) return
-    throw new ToolError(
-      `The user did not confirm the call of ${facts.tool}. Nothing was sent to "${upstream.name}".`,
-    )
+  try {
+    await assertAllowed(passing, facts, ctx)
+  } catch (error) {
+    if (state !== undefined) await endBegun(passing, upstream, ctx, state)
+    throw error
   }
-  if (decision === 'approve')
-    throw new ToolError(`decide returned 'approve', which this gateway does not offer yet. Nothing was sent.`)
-  const reason = typeof decision === 'object' && decision !== null ? `: ${decision.deny}` : ''
-  throw new ToolError(
-    `The operator of this gateway does not allow the call of ${facts.tool}${reason}. Nothing was sent.`,
-  )
 }
 
 /** The keys of `_meta` that go on, and the count of hops. */

@@ -4,6 +4,7 @@
  * Never twice: a round is sent once. Where its reply is lost, the caller reads that the call may have had effects.
  */
 
+import { createHash } from 'node:crypto'
 import { type Context, RondoError, ToolError } from 'rondo'
 import {
   type Client,
@@ -42,6 +43,8 @@ export interface SendParts {
   readonly handover?: Handover
   /** Follows tasks for clients that take rounds and did not declare tasks. */
   readonly followTasks: boolean
+  /** Whether a worker runs the call, as a task of ours. */
+  inTurn(): boolean
   /** Hands tasks of upstreams to callers that can follow them. */
   readonly tasks: UpstreamTasks
   onHeld(id: string): void
@@ -69,6 +72,8 @@ export interface PassedState {
   readonly h?: { readonly id: string; readonly at: string; readonly n: number }
   /** The upstream's task that the call has become, as plain JSON. */
   readonly t?: string
+  /** Counts the turns of a task of ours that sent something. */
+  readonly c?: number
   /** Answers that were given on this machine in the same round. */
   readonly l?: InputResponses
   /** Fields of the questions whose answers may come as text, by key. */
@@ -94,6 +99,8 @@ export interface Sending {
 interface Advance extends Sending {
   readonly state: PassedState | undefined
   readonly answers: InputResponses | undefined
+  /** The steps that this run has sent before. */
+  readonly steps: number
 }
 
 /** The end of a call, or its questions and the state that continues it. */
@@ -116,7 +123,7 @@ export async function advance(one: Advance): Promise<Step> {
     const connection = await upstream.connection(ctx.principal, one.kinds)
     if (state !== undefined && state.r !== connection.revision)
       throw changed(upstream, state.r, connection.revision)
-    if (!connection.rounds) return await hold(one, connection)
+    if (!connection.rounds) return await sendOnce(one, () => hold(one, connection))
     if (state?.t !== undefined) return await sendOnce(one, () => followTask(one, connection))
     return await sendOnce(one, () => sendRound(one, connection))
   } catch (error) {
@@ -124,14 +131,42 @@ export async function advance(one: Advance): Promise<Step> {
   }
 }
 
-/** Sends a later round of a pushed call once, whichever instance runs it. What changes nothing may be sent again. */
-function sendOnce({ passing, passed, ctx }: Advance, send: () => Promise<Step>): Promise<Step> {
+/**
+ * Sends a step once, whichever instance runs it: a later round of a pushed call, and every turn of a task. What changes nothing may
+ * be sent again.
+ */
+function sendOnce(one: Advance, send: () => Promise<Step>): Promise<Step> {
+  const { passing, passed, ctx, steps } = one
   const { sent } = passing
   const { readOnlyHint, idempotentHint } = passed.annotations
   const isHarmless = readOnlyHint === true || idempotentHint === true
-  if (sent === undefined || hasRounds(ctx.protocolVersion) || ctx.round === 1 || isHarmless) return send()
-  const owner = callerKey(ctx.principal)
-  return sent.once({ flow: ctx.flow, round: ctx.round, upstream: passed.upstream.name, owner }, send)
+  const isResumed = passing.inTurn() || (!hasRounds(ctx.protocolVersion) && ctx.round > 1)
+  if (sent === undefined || !isResumed || isHarmless) return send()
+  // All turns of a task are one round.
+  const given = passing.inTurn() ? `-${digest([ctx.requestState, ctx.inputResponses])}` : ''
+  const round = `${ctx.round}-${steps}${given}`
+  return sent.once(
+    { flow: ctx.flow, round, upstream: passed.upstream.name, owner: callerKey(ctx.principal) },
+    send,
+  )
+}
+
+function digest(value: unknown): string {
+  return createHash('sha256').update(JSON.stringify(value)).digest('base64url').slice(0, 22)
+}
+
+/** Ends what a call has begun at its upstream, because it may not go on. */
+export async function endBegun(
+  { held, handover }: SendParts,
+  upstream: Upstream,
+  { principal }: Context,
+  { h, t }: PassedState,
+): Promise<void> {
+  if (h !== undefined && !held.cancel(h.id)) await handover?.end(h.id)
+  const taskId = t === undefined ? undefined : parsePending(t).task?.taskId
+  if (taskId === undefined) return
+  const { client } = await upstream.anyConnection(principal, [])
+  await client.task(taskId).cancel()
 }
 
 const UNSUPPORTED_VERSION = -32022

@@ -37,7 +37,7 @@ const sealer: Sealer = {
   },
 }
 
-const ROUND = { flow: 'f', round: 2, upstream: 'crm', owner: 'ada' }
+const ROUND = { flow: 'f', round: '2', upstream: 'crm', owner: 'ada' }
 
 describe('rounds that were sent', () => {
   it('K3 are not sent again by another instance, which gets the outcome', async () => {
@@ -50,7 +50,7 @@ describe('rounds that were sent', () => {
     const first = await createSentRounds(records, sealer).once(ROUND, send)
     expect(await createSentRounds(records, sealer).once(ROUND, send)).toEqual(first)
     expect(sent).toBe(1)
-    await createSentRounds(records, sealer).once({ ...ROUND, round: 3 }, send)
+    await createSentRounds(records, sealer).once({ ...ROUND, round: '3' }, send)
     expect(sent).toBe(2)
   })
 

@@ -21,7 +21,7 @@ export interface SentRounds {
   once<T>(
     round: {
       readonly flow: string
-      readonly round: number
+      readonly round: string
       readonly upstream: string
       readonly owner: string
     },

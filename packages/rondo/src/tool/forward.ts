@@ -18,6 +18,11 @@ export interface Forwarded {
   readonly row?: Readonly<Record<string, unknown>>
   /** The other server, and the revision that it speaks now, for the log. */
   upstream?(): { readonly name: string; readonly revision?: string }
+  /**
+   * Of a tool: a call may continue as a task of this server, which `ctx.approve` needs. `run` then runs again in every turn, and has to
+   * know what it has sent. Default: false.
+   */
+  readonly mayBeTask?: boolean
   /** Of a template: whether it serves this URI. */
   matches?(uri: string): boolean
   /**
@@ -128,14 +133,18 @@ const METHOD: Readonly<Record<Listing, FlowMethod>> = {
 }
 
 /** The target of a forwarded entry. `name` is what a call names: a tool, a prompt, or a URI. */
-export function forwardTarget(listing: Listing, name: string, { run, watch, upstream }: Forwarded): Target {
+export function forwardTarget(
+  listing: Listing,
+  name: string,
+  { run, watch, upstream, mayBeTask }: Forwarded,
+): Target {
   const method = METHOD[listing]
   const byUri = method === 'resources/read'
   return {
     method,
     name,
     live: true,
-    task: { mode: 'never' },
+    task: { mode: mayBeTask && listing === 'tools' ? 'late' : 'never' },
     ...(upstream && { upstream }),
     ...(watch && byUri && { watch: (principal, changed) => watch(name, principal, changed) }),
     prepare: (args) => ({ kind: 'ready', run: (ctx) => run(byUri ? { uri: name } : args, ctx) }),

@@ -1,0 +1,235 @@
+/** W9: what an operator decides before a call, with @rondo/approvals attached where somebody else has to agree. */
+
+import { createApprovals } from '@rondo/approvals'
+import { createGateway, type Decision, type GatewayOptions } from '@rondo/gateway'
+import { createServer, generateKey } from 'rondo'
+import { type Client, connect } from 'rondo/client'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { z } from 'zod'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import { type Served, serveGateway } from './peers.ts'
+
+const ISSUER = 'https://login.example'
+const ORIGIN = 'http://127.0.0.1:3000'
+
+interface Deploys {
+  readonly url: string
+  /** The versions that were deployed, and how often the tool was called. */
+  readonly seen: { readonly deployed: string[]; calls: number; aborted: number }
+}
+
+/** A server whose tools deploy at once, or ask first. */
+async function deploys(): Promise<Deploys> {
+  const seen = { deployed: [] as string[], calls: 0, aborted: 0 }
+  const server = createServer({ name: 'deploys', version: '1.0.0', keys: generateKey(), log: 'off' })
+  const input = z.object({ version: z.string() })
+  server.tool('deploy', { input }, async ({ version }) => {
+    seen.calls += 1
+    seen.deployed.push(version)
+    return `deployed ${version}`
+  })
+  server.tool('ask', { input }, async ({ version }, ctx) => {
+    seen.calls += 1
+    ctx.signal.addEventListener('abort', () => {
+      seen.aborted += 1
+    })
+    const { where } = await ctx.ask('where', { message: 'Where?', schema: z.object({ where: z.string() }) })
+    seen.deployed.push(`${version} to ${where}`)
+    return `deployed ${version} to ${where}`
+  })
+  const { url } = await server.listen({ port: 0, signals: false, graceMs: 100 })
+  onTestFinished(() => server.close())
+  return { url, seen }
+}
+
+interface Approved extends Served {
+  /** Decides on the only open request, as Ann. */
+  decide(approve: boolean): Promise<unknown>
+}
+
+/** A gateway whose calls need an approval by the managers. */
+async function approving(
+  upstreams: GatewayOptions['upstreams'],
+  options: Partial<GatewayOptions> = {},
+): Promise<Approved> {
+  const database = await createSqliteDatabase()
+  onTestFinished(() => database.close())
+  const approvals = createApprovals({
+    url: `${ORIGIN}/approvals`,
+    login: () => ({ kind: 'login', issuer: ISSUER, subject: 'ann' }),
+    groups: () => ['ann'],
+    pollMs: 20,
+  })
+  const served = await serveGateway(
+    upstreams,
+    {
+      store: database.open(),
+      tasks: { pollMs: 20 },
+      authenticate: () => ({ issuer: ISSUER, subject: 'erin' }),
+      decide: () => 'approve',
+      approvals: { from: 'managers' },
+      ...options,
+    },
+    (gateway) => gateway.use(approvals),
+  )
+  const decide = async (approve: boolean) => {
+    const { requests } = await approvals.desk().list(['open'], 10)
+    expect(requests).toHaveLength(1)
+    const page = `${ORIGIN}/approvals/r/${requests[0]?.id}`
+    const shown = await (await approvals.fetch(new Request(page))).text()
+    const csrf = /name="csrf" value="([^"]+)"/.exec(shown)?.[1] ?? ''
+    const body = new URLSearchParams({ csrf, decision: approve ? 'approve' : 'deny' })
+    await approvals.fetch(new Request(page, { method: 'POST', body }))
+    return requests[0]
+  }
+  return { ...served, decide }
+}
+
+async function clientOf(url: string, options: Parameters<typeof connect>[1] = {}): Promise<Client> {
+  const client = await connect(url, options)
+  onTestFinished(() => client.close())
+  return client
+}
+
+describe("decide: 'approve'", () => {
+  it('sends the call once when somebody else has approved exactly these arguments', async () => {
+    const { url, seen } = await deploys()
+    const gateway = await approving({ up: { url } })
+    const client = await clientOf(gateway.url)
+    const calling = client.callTool('deploy', { version: '1.2' })
+    await expect
+      .poll(() => gateway.decide(true).catch(() => undefined))
+      .toMatchObject({
+        tool: 'deploy',
+        from: ['managers'],
+        message: 'Call deploy at up?',
+        details: { server: 'up', tool: 'deploy', arguments: { version: '1.2' } },
+      })
+    const { content, isError, _meta } = await calling
+    expect(isError).toBeFalsy()
+    expect(content[0]).toEqual({ type: 'text', text: 'deployed 1.2' })
+    expect(_meta).toMatchObject({ 'io.modelcontextprotocol/tool-approval': { outcome: 'approved-executed' } })
+    expect(seen).toMatchObject({ deployed: ['1.2'], calls: 1 })
+  })
+
+  it('sends nothing if it is denied', async () => {
+    const { url, seen } = await deploys()
+    const gateway = await approving({ up: { url } })
+    const client = await clientOf(gateway.url)
+    const calling = client.callTool('deploy', { version: '1.2' })
+    await expect.poll(() => gateway.decide(false).catch(() => undefined)).toBeDefined()
+    expect(await calling).toMatchObject({
+      isError: true,
+      _meta: { 'io.modelcontextprotocol/tool-approval': { outcome: 'denied-not-executed' } },
+    })
+    expect(seen.calls).toBe(0)
+  })
+
+  it.each(['2026-07-28', '2025-11-25'] as const)(
+    'asks the questions of a server of %s in the task that waited, and the call is sent once',
+    async (revision) => {
+      const { url, seen } = await deploys()
+      const gateway = await approving({ up: { url, revision } })
+      const client = await clientOf(gateway.url, {
+        answers: { elicitation: () => ({ action: 'accept', content: { where: 'staging' } }) },
+      })
+      const calling = client.callTool('ask', { version: '1.2' })
+      await expect.poll(() => gateway.decide(true).catch(() => undefined)).toBeDefined()
+      expect((await calling).content[0]).toEqual({ type: 'text', text: 'deployed 1.2 to staging' })
+      expect(seen.deployed).toEqual(['1.2 to staging'])
+      expect(gateway.gateway.heldCalls()).toBe(0)
+    },
+  )
+
+  it('says what is missing: the option, the store, the extension, or a client that can wait', async () => {
+    const { url, seen } = await deploys()
+    expect(() => approvalsWithoutStore(url)).toThrow('approvals needs a store')
+    const bare = await serveGateway({ up: { url } }, { decide: () => 'approve' })
+    const client = await clientOf(bare.url)
+    expect(await client.callTool('deploy', { version: '1' })).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringMatching(/has no approvals.*Nothing was sent to "up"/) }],
+    })
+    const database = await createSqliteDatabase()
+    onTestFinished(() => database.close())
+    const alone = await serveGateway(
+      { up: { url } },
+      {
+        decide: () => 'approve',
+        approvals: { from: 'managers' },
+        store: database.open(),
+        tasks: { pollMs: 20 },
+      },
+    )
+    const other = await clientOf(alone.url)
+    await expect(other.callTool('deploy', { version: '1' })).rejects.toThrow(
+      /needs an approval.*nobody to ask/,
+    )
+    const blind = await clientOf((await approving({ up: { url } })).url, { tasks: false })
+    await expect(blind.callTool('deploy', { version: '1' })).rejects.toThrow(/only a task can do/)
+    expect(seen.calls).toBe(0)
+  })
+})
+
+function approvalsWithoutStore(url: string) {
+  return createGateway({
+    name: 'g',
+    version: '1',
+    upstreams: { up: { url } },
+    approvals: { from: 'managers' },
+  })
+}
+
+describe('a No in a later round', () => {
+  it.each(['deny', 'throw'] as const)('ends the held call: decide may %s', async (how) => {
+    const { url, seen } = await deploys()
+    let decision: Decision | undefined = 'allow'
+    const decide = () => {
+      if (decision === undefined) throw new Error('the policy is away')
+      return decision
+    }
+    const gateway = await serveGateway({ up: { url, revision: '2025-11-25' } }, { decide })
+    const client = await clientOf(gateway.url, { tasks: false })
+    const request = { method: 'tools/call', name: 'ask', arguments: { version: '1.2' } } as const
+    const first = await client.round(request, { accepts: ['form'] })
+    if (first.resultType !== 'input_required') throw new Error('It did not ask')
+    expect(gateway.gateway.heldCalls()).toBe(1)
+    decision = how === 'deny' ? 'deny' : undefined
+    const [key = ''] = Object.keys(first.inputRequests)
+    const second = client.round(request, {
+      requestState: first.requestState,
+      inputResponses: { [key]: { action: 'accept', content: { where: 'staging' } } },
+      accepts: ['form'],
+    })
+    const words = how === 'deny' ? /does not allow the call of ask\. It was begun before, and was ended/ : /./
+    expect(await second).toMatchObject({
+      result: { isError: true, content: [{ text: expect.stringMatching(words) }] },
+    })
+    expect(gateway.gateway.heldCalls()).toBe(0)
+    await expect.poll(() => seen.aborted).toBeGreaterThan(0)
+    expect(seen.deployed).toEqual([])
+  })
+
+  it('ends the call at the instance that holds it, if another one gets the round', async () => {
+    const { url, seen } = await deploys()
+    const database = await createSqliteDatabase()
+    onTestFinished(() => database.close())
+    const keys = generateKey()
+    let decision: Decision = 'allow'
+    const start = () =>
+      serveGateway(
+        { up: { url, revision: '2025-11-25' } },
+        { decide: () => decision, keys, store: database.open() },
+      )
+    const [one, two] = [await start(), await start()]
+    const request = { method: 'tools/call', name: 'ask', arguments: { version: '1.2' } } as const
+    const first = await (await clientOf(one.url, { tasks: false })).round(request, { accepts: ['form'] })
+    if (first.resultType !== 'input_required') throw new Error('It did not ask')
+    expect(one.gateway.heldCalls()).toBe(1)
+    decision = 'deny'
+    const client = await clientOf(two.url, { tasks: false })
+    await client.round(request, { requestState: first.requestState, inputResponses: {}, accepts: ['form'] })
+    await expect.poll(() => one.gateway.heldCalls()).toBe(0)
+    expect(seen.deployed).toEqual([])
+  })
+})
