@@ -1,6 +1,6 @@
 /**
- * Writes the code of `examples/` into the marked blocks of every page, and the tables of options: run it after changing an
- * example or an option.
+ * Writes the code of `examples/` into the marked blocks of every page, and the generated parts of the reference: run it after
+ * changing an example, an option, an error, a command, or the doc comment of one.
  *
  * A block marked `<!-- from examples/x.ts -->` contains that file, one marked `<!-- from examples/x.ts#name -->` the lines
  * between `// #region name` and `// #endregion`.
@@ -9,7 +9,7 @@
 import { writeFileSync } from 'node:fs'
 import { pathToFileURL } from 'node:url'
 import { readRepository } from '../test/support/repository.ts'
-import { fillOptions, OPTIONS_PAGE } from './option-page.ts'
+import { fillReference } from './reference.ts'
 
 const MARKED = /<!-- from (\S+?)(?:#(\S+))? -->\n```(\w+)\n[\s\S]*?```/g
 
@@ -43,7 +43,7 @@ function fill(): void {
     })
     if (after !== before) writeFileSync(page, after)
   }
-  writeFileSync(OPTIONS_PAGE, fillOptions(files))
+  for (const [page, text] of fillReference(files)) if (text !== files.get(page)) writeFileSync(page, text)
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) fill()

@@ -13,7 +13,7 @@ import '../packages/rondo/src/postgres.ts'
 import '../packages/rondo/src/sdk.ts'
 import '../packages/rondo/src/sqlite.ts'
 import '../packages/restate/src/store.ts'
-import { fillOptions, OPTIONS_PAGE, readOptionDocs } from '../scripts/option-page.ts'
+import { ERRORS_SOURCE, fillReference, readMemberDocs } from '../scripts/reference.ts'
 import {
   checkCommands,
   checkDefaults,
@@ -87,20 +87,12 @@ describe('the documentation', () => {
     expect(checked).toBeGreaterThan(0)
   })
 
-  it('has one heading for each error code', () => {
-    const codes = readHeadings(page('docs/reference/errors.md'), 3)
+  it('has one heading for each error code, with a remedy', () => {
+    const sections = page('docs/reference/errors.md').split(/^### /m).slice(1)
+    const codes = sections.map((section) => section.split('\n')[0] ?? '')
     expect(codes.length).toBeGreaterThan(20)
     expect(compareNames('error code', codes, Object.keys(ERRORS))).toEqual([])
-  })
-
-  it('names the JSON-RPC code and the HTTP status of each error', () => {
-    const sections = page('docs/reference/errors.md').split(/^### /m).slice(1)
-    const wrong = sections.filter((section) => {
-      const { rpc, http } = ERRORS[section.split('\n')[0] as keyof typeof ERRORS]
-      return !section.includes((rpc as number) === 0 ? 'Never sent.' : `${rpc}, HTTP ${http}`)
-    })
-    expect(sections.length).toBe(Object.keys(ERRORS).length)
-    expect(wrong).toEqual([])
+    expect(sections.filter((section) => !section.includes('**What to do.** '))).toEqual([])
   })
 
   it('documents every option in the source, and no other', () => {
@@ -119,23 +111,35 @@ describe('the documentation', () => {
 
   it('documents every member of the context', () => {
     const types = readOptionTables(page('docs/reference/context.md')).flatMap((table) => table.types)
-    expect(types).toEqual(['Context', 'tool/Question'])
+    expect(types).toEqual(expect.arrayContaining(['Context', 'tool/Question', 'EffectOptions']))
     expect(checkOptions(files, 'docs/reference/context.md')).toEqual([])
   })
 
-  it('has the tables of options that the doc comments of the source give', () => {
-    expect(fillOptions(files)).toBe(page(OPTIONS_PAGE))
-    expect(page(OPTIONS_PAGE)).not.toMatch(/\| *\|/)
+  it('has the generated parts that the source gives: run `npx tsx scripts/fill-docs.ts`', () => {
+    const pages = fillReference(files)
+    expect([...pages.keys()]).toEqual(
+      expect.arrayContaining(
+        ['cli', 'context', 'errors', 'log', 'methods', 'options'].map((name) => `docs/reference/${name}.md`),
+      ),
+    )
+    expect([...pages].filter(([path, text]) => text !== page(path)).map(([path]) => path)).toEqual([])
+    expect([...pages].filter(([, text]) => /^\|.*\| *\|/m.test(text)).map(([path]) => path)).toEqual([])
   })
 
   it('has a table for every options interface that users can import', () => {
-    const { checked, problems } = checkPublicOptions(readOptionTables(page(OPTIONS_PAGE)), publicTypes())
+    const { checked, problems } = checkPublicOptions(
+      readOptionTables(page('docs/reference/options.md')),
+      publicTypes(),
+    )
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(25)
   })
 
   it('states the default of every option as the code has it', () => {
-    const { checked, problems } = checkDefaults(readOptionTables(page(OPTIONS_PAGE)), definedOptions())
+    const { checked, problems } = checkDefaults(
+      readOptionTables(page('docs/reference/options.md')),
+      definedOptions(),
+    )
     expect(problems).toEqual([])
     expect(checked).toBeGreaterThan(200)
   })
@@ -363,8 +367,8 @@ describe('the check of public options', () => {
   })
 })
 
-describe('the page of options', () => {
-  it('has the comment, the default and the links of each member', () => {
+describe('the generated reference', () => {
+  it('has the comment, the default, the parameters and the links of each member', () => {
     const source = `
       export interface BellOptions<T> extends Other {
         /** How long it rings. Default: 3 s. */
@@ -377,25 +381,53 @@ describe('the page of options', () => {
          */
         readonly onRing: (stroke: { loud: boolean }) => T
         hidden?: boolean
+        /** Rings. */
+        ring<K>(times: number, options?: { loud: K }): void
       }
       interface Later { x: string }`
-    expect(readOptionDocs(source, 'BellOptions')).toEqual([
-      { name: 'ringMs', initial: '3 s', meaning: 'How long it rings.', see: [] },
+    expect(readMemberDocs(source, 'BellOptions')).toEqual([
+      { name: 'ringMs', isRequired: false, initial: '3 s', meaning: 'How long it rings.', see: [] },
       {
         name: 'onRing',
+        isRequired: true,
         initial: 'required',
         meaning: 'Called for each ring | stroke.',
         see: ['docs/bells.md#ringing'],
       },
-      { name: 'hidden', initial: '', meaning: '', see: [] },
+      { name: 'hidden', isRequired: false, initial: '', meaning: '', see: [] },
+      {
+        name: 'ring',
+        parameters: '(times, options?)',
+        isRequired: true,
+        initial: '',
+        meaning: 'Rings.',
+        see: [],
+      },
+    ])
+    expect(readMemberDocs(source, 'Missing')).toBeUndefined()
+  })
+
+  it.each([
+    ['options.md', 'packages/rondo/src/store/sqlite/store.ts', 'Default: 20 ms.', 'Default: 21 ms.'],
+    ['errors.md', ERRORS_SOURCE, 'All reasons\n   * look alike', 'All reasons\n   * look the same'],
+    ['log.md', 'packages/rondo/src/log/event.ts', 'Length of the state', 'Size of the state'],
+    ['context.md', 'packages/rondo/src/tool/context.ts', 'confirm(key: string, ', 'confirm(name: string, '],
+    ['methods.md', 'packages/rondo/src/client/client.ts', 'Returns all tools', 'Returns the tools'],
+  ])('changes %s with its source', (name, path, before, after) => {
+    const changed = new Map(files)
+    changed.set(path, page(path).replace(before, after))
+    expect(changed.get(path)).not.toBe(page(path))
+    const generated = fillReference(changed)
+    expect([...generated].filter(([one, text]) => text !== page(one)).map(([one]) => one)).toEqual([
+      `docs/reference/${name}`,
     ])
   })
 
-  it('changes with a doc comment', () => {
+  it('changes cli.md where it differs from the command', () => {
     const changed = new Map(files)
-    const path = 'packages/rondo/src/store/sqlite/store.ts'
-    changed.set(path, page(path).replace('Default: 20 ms.', 'Default: 21 ms.'))
-    expect(fillOptions(changed)).not.toBe(page(OPTIONS_PAGE))
+    changed.set('docs/reference/cli.md', page('docs/reference/cli.md').replace('| `--json` |', '| `--jsn` |'))
+    expect(fillReference(changed).get('docs/reference/cli.md')).toBe(page('docs/reference/cli.md'))
+    expect(changed.get('docs/reference/cli.md')).not.toBe(page('docs/reference/cli.md'))
   })
 })
 

@@ -6,7 +6,7 @@
 import { posix } from 'node:path'
 import type { OptionSet } from '../../packages/rondo/src/options.ts'
 import { markedCode } from '../../scripts/fill-docs.ts'
-import { type OptionMark, readMark } from '../../scripts/option-page.ts'
+import { readMark, type TableMark } from '../../scripts/reference.ts'
 import { readAnchors, readFences, readLinks } from './markdown.ts'
 
 type Files = ReadonlyMap<string, string>
@@ -107,15 +107,15 @@ export function readInterface(source: string, name: string): string[] | undefine
   return undefined
 }
 
-interface OptionTable extends OptionMark {
+interface OptionTable extends TableMark {
   readonly rows: readonly { readonly name: string; readonly initial: string }[]
 }
 
-/** Tables of a page that follow `<!-- options definition: A B -hidden -->`. */
+/** Tables of a page that follow `<!-- options definition: A B -hidden -->` or `<!-- members A -hidden -->`. */
 export function readOptionTables(markdown: string): OptionTable[] {
-  const tables = markdown.matchAll(/^<!-- options ([\w/:. -]+) -->\n\n((?:\|.*\n)+)/gm)
+  const tables = markdown.matchAll(/^<!-- (?:options|members) ([\w/:. -]+) -->\n\n((?:\|.*\n)+)/gm)
   return [...tables].map(([, words = '', table = '']) => {
-    const rows = table.matchAll(/^\| `(\w+)` *\| *([^|]*?) *\|/gm)
+    const rows = table.matchAll(/^\| `(\w+)(?:\([^`]*)?` *\| *([^|]*?) *\|/gm)
     return {
       ...readMark(words),
       rows: [...rows].map(([, name = '', initial = '']) => ({ name, initial })),

@@ -4,39 +4,15 @@ import { readFileSync } from 'node:fs'
 import { RondoError } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { isSource } from './command/play.ts'
-import { CommandError, EXITS, exitOf, readLine } from './command-line.ts'
+import { CommandError, exitOf, readLine } from './command-line.ts'
 import { drawBar, formatTable, sayAge } from './io.ts'
 import { COMMANDS, helpOn } from './main.ts'
 
-const page = readFileSync('docs/reference/cli.md', 'utf8')
-
 describe('docs/reference/cli.md', () => {
-  it('has every command with every option, and no other', () => {
-    const sections = page.split(/^### /m).slice(1)
-    expect(sections.map((section) => section.split(/[\s`]/)[2])).toEqual(COMMANDS.map(({ name }) => name))
-    for (const command of COMMANDS) {
-      const section = sections.find((one) => one.startsWith(`\`rondo ${command.name} `)) ?? ''
-      const documented = [...section.matchAll(/^\| `--([a-z-]+)/gm)].map(([, name]) => name)
-      const shared = [...section.matchAll(/\(#(calling|connecting|sealing|output)\)/g)].map(
-        ([, name]) => name ?? '',
-      )
-      const common = shared.flatMap((name) => sharedOptions(name))
-      expect([...new Set([...documented, ...common])].sort(), command.name).toEqual(
-        Object.keys(command.options).sort(),
-      )
-    }
+  it('has a section for every command, and no other', () => {
+    const marks = readFileSync('docs/reference/cli.md', 'utf8').matchAll(/^<!-- command (\w+) -->$/gm)
+    expect(Array.from(marks, ([, name]) => name)).toEqual(COMMANDS.map(({ name }) => name))
   })
-
-  it('has the table of exit codes', () => {
-    for (const { code, meaning } of Object.values(EXITS)) {
-      expect(page).toMatch(new RegExp(`^\\| ${code} +\\| ${meaning} +\\|$`, 'm'))
-    }
-  })
-
-  function sharedOptions(name: string): string[] {
-    const section = page.split(/^## /m).find((one) => one.toLowerCase().startsWith(name)) ?? ''
-    return [...section.matchAll(/^\| `--([a-z-]+)/gm)].map(([, option]) => option ?? '')
-  }
 })
 
 describe('the help', () => {

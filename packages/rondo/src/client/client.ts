@@ -81,22 +81,25 @@ export interface RoundOptions
 }
 
 export interface Client extends AsyncDisposable {
-  /** The server's description of itself. */
+  /** The server's target, name, version, title, capabilities and instructions. */
   readonly server: PendingServer &
     Pick<Discovery, 'capabilities' | 'instructions'> & { readonly title?: string }
+  /** The protocol revision that was negotiated. */
   readonly protocolVersion: string
 
-  /** Calls a tool, has its questions answered by handlers, and returns the final result (C6). */
+  /** Calls a tool, has its questions answered by the handlers, and returns the final result (C6). */
   callTool(
     name: string,
     args?: Readonly<Record<string, unknown>>,
     options?: FlowOptions,
   ): Promise<CallToolResult>
+  /** Gets a prompt; its questions are answered by the handlers. */
   getPrompt(
     name: string,
     args?: Readonly<Record<string, string>>,
     options?: FlowOptions,
   ): Promise<GetPromptResult>
+  /** Reads a resource; its questions are answered by the handlers. `fresh: true` skips the cache. */
   readResource(uri: string, options?: FlowOptions & { readonly fresh?: boolean }): Promise<ReadResourceResult>
 
   /** Sends a request and returns where the server asks or makes the call a task (C10). Calls no handler. */
@@ -124,20 +127,28 @@ export interface Client extends AsyncDisposable {
   ): Promise<RoundResult<R> | RoundTask>
   round<R extends FlowRequest>(request: R, options?: RoundOptions): Promise<RoundResult<R>>
 
-  /** A task by its id: get, answer or cancel it. */
+  /** Returns a handle to get, answer or cancel a task. */
   task(taskId: string): TaskHandle
 
-  /** The caller's own tasks, newest first and without their content. Where the server lists them: 2025-11-25 and the draft. */
+  /**
+   * Returns the caller's tasks, newest first and without their content, where the server lists them: 2025-11-25 and
+   * the draft.
+   */
   listTasks(options?: TaskRequestOptions): Promise<readonly TaskState[]>
 
+  /** Returns all tools, over all pages. */
   listTools(options?: ReadOptions): Promise<readonly Tool[]>
+  /** Returns all prompts, over all pages. */
   listPrompts(options?: ReadOptions): Promise<readonly Prompt[]>
+  /** Returns all resources with a fixed URI, over all pages. */
   listResources(options?: ReadOptions): Promise<readonly Resource[]>
+  /** Returns all resource templates, over all pages. */
   listResourceTemplates(options?: ReadOptions): Promise<readonly ResourceTemplate[]>
-  /** Suggestions for an argument of a prompt or a resource template. */
+  /** Returns suggestions for an argument of a prompt or a resource template. */
   complete(request: CompleteRequest, options?: ReadOptions): Promise<Completion>
+  /** Returns the server's `server/discover` result, or what an older server sent in `initialize`. */
   discover(options?: ReadOptions): Promise<Discovery>
-  /** Reports changes on the server until the iteration or the subscription is closed. */
+  /** Returns an async iterable of changes on the server, until it is closed. */
   subscribe(filter: ListenFilter, options?: SubscribeOptions): Subscription
 
   /** Aborts open requests and releases sockets and processes. */

@@ -6,29 +6,46 @@ import type { MoveReason } from '../replay/run-state.ts'
 
 /** The members of every line. */
 export interface LogOrigin {
+  /** `info`, `warn` or `error`. */
   readonly level: 'info' | 'warn' | 'error'
-  /** The process that wrote it. */
+  /**
+   * The process: the option `instance`, by default host name, process id and a random part. The store names the
+   * worker of a task the same way.
+   */
   readonly instance: string
 }
 
 /** The place of a log line: its flow, and its task if the flow became one. */
 export interface LogPlace {
-  /** Id of the call, the same in all its rounds. */
+  /** Id of the call, if it belongs to one. */
   readonly flow?: string
+  /** Number of the round. */
   readonly round?: number
-  /** The task that the call became or belongs to. */
+  /** Id of the task, if it belongs to one. */
   readonly task?: string
-  /** The turn of the task: a number that grows with every turn. */
+  /** The turn of the task. */
   readonly turn?: number
 }
 
 /** One line for each round. Holds names, counts and times; never content, never a token. */
 export interface RoundEvent extends LogOrigin {
   readonly event: 'round'
+  /** Id of the call, the same in all its rounds. */
   readonly flow: string
+  /** Number of the round, from 1. */
   readonly round: number
+  /** `tools/call`, `prompts/get` or `resources/read`. */
   readonly method: FlowMethod
+  /**
+   * The name of the tool or prompt; the URI of a resource, or the template that it matched, because a URI can
+   * contain arguments.
+   */
   readonly target: string
+  /**
+   * `complete`; `tool_error`: a result with `isError`; `input_required`; `sleeping`: a task that is parked until a
+   * time; `waiting`: a task that is parked until an [event](docs/guide/outside-events.md) arrives; `moved`: handed
+   * back with a state alone; `task`; `refused`.
+   */
   readonly outcome:
     | 'complete'
     | 'tool_error'
@@ -38,69 +55,103 @@ export interface RoundEvent extends LogOrigin {
     | 'moved'
     | 'task'
     | 'refused'
+  /** Key and kind of each question that was sent. */
   readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
-  /** The names of events from outside that it waits for. */
+  /** Names of the [events from outside](docs/guide/outside-events.md) that a task waits for. */
   readonly events?: readonly string[]
+  /** The reason why the call was handed back: `effect`, `drain`, `shed`, `time`. */
   readonly moved?: MoveReason
-  /** The task that the call became, or whose turn this was. */
+  /** Id of the task that the call became, or whose turn this was. */
   readonly task?: string
+  /** The turn of the task. */
   readonly turn?: number
-  /** Code of a refusal. */
+  /** The [error code](docs/reference/errors.md) of a refusal. */
   readonly code?: string
+  /** Number of operations whose results came from the journal. */
   readonly replayed: number
+  /** Number of operations that ran. */
   readonly executed: number
+  /** Length of the state that was sent. */
   readonly stateBytes?: number
+  /** Id of the key that sealed it. */
   readonly keyId?: string
-  /** The version of the tool under which the flow's state was sealed, if it is not the running one. */
+  /** The version of the tool that sealed the incoming state, if it differs from the running one. */
   readonly sealedVersion?: string
-  /** Of a gateway: the revision of the client, the server behind, and the revision of that server. */
+  /** The revision of the client, in a [gateway](docs/guide/gateway.md). */
   readonly protocolVersion?: string
+  /** The server to which a gateway sent the call. */
   readonly upstream?: string
+  /** The revision of that server. */
   readonly upstreamVersion?: string
+  /** Duration of the round. */
   readonly ms: number
 }
 
 /** A state that did not open. The reason is for the operator; the client gets the same sentence for all of them. */
 export interface StateRefusedEvent extends LogOrigin {
   readonly event: 'state_refused'
-  /** The call, if the state is one of this service. */
+  /** Id of the call, if the state is one of this service. */
   readonly flow?: string
   /** The round that was refused. */
   readonly round?: number
-  /** Absent if the request is in the state itself. */
+  /** Method of the request; absent where the state itself contains the request. */
   readonly method?: FlowMethod
+  /** Target of the request; absent in the same case. */
   readonly target?: string
+  /**
+   * `size`, `encoding`, `key`, `commitment`, `tag`, `shape`: not a state of this service, or damaged; `early`,
+   * `expired`, `flow-expired`: outside its time; `principal`, `method`, `request`, `turn`, `protocol`: issued for
+   * something else; `missing`: a handle that the store does not know, or a turn that no instance remembers;
+   * `question`: in turns, a state for another question; `used`, `epoch`: a single-use state that was used already,
+   * or that the store has forgotten.
+   */
   readonly reason: string
+  /** Id of the key that sealed it, if it could be read. */
   readonly keyId?: string
 }
 
 /** A caller that `authenticate` refused with a reason. The client does not learn it. */
 export interface CallerRefusedEvent extends LogOrigin {
   readonly event: 'caller_refused'
+  /** 401, 403 or 503. */
   readonly status: number
+  /** The mistake, and the remedy for an operator. */
   readonly reason: string
 }
 
 /** Something that the author or the operator should see. `error` is what the handler threw. */
 export interface FaultEvent extends LogOrigin {
   readonly event: 'fault'
+  /** Id of the call. */
   readonly flow: string
+  /** Number of the round. */
   readonly round: number
+  /** Id of the task, if the call is one. */
   readonly task?: string
+  /** The turn of the task. */
   readonly turn?: number
+  /** The method, as in `RoundEvent`. */
   readonly method: FlowMethod
+  /** The tool, prompt or resource, as in `RoundEvent`. */
   readonly target: string
+  /** The thrown value; if a step or an effect threw in this round, its own error with its first stack. */
   readonly error: unknown
 }
 
 /** An attempt of a step or an effect that failed and will be retried. `error` is what it threw. */
 export interface RetryEvent extends LogOrigin {
   readonly event: 'retry'
+  /** Id of the call. */
   readonly flow: string
+  /** Number of the round. */
   readonly round: number
+  /** Id of the task, if the call is one. */
   readonly task?: string
+  /** The turn of the task. */
   readonly turn?: number
+  /** The method, as in `RoundEvent`. */
   readonly method: FlowMethod
+  /** The tool, prompt or resource, as in `RoundEvent`. */
   readonly target: string
   /** `step` or `effect`. */
   readonly work: string
@@ -110,22 +161,31 @@ export interface RetryEvent extends LogOrigin {
   readonly attempt: number
   /** The time until the next attempt. */
   readonly delayMs: number
+  /** The thrown value. */
   readonly error: unknown
 }
 
 /** A handler that has run for `limits.slowHandlerMs`. It continues. */
 export interface SlowEvent extends LogOrigin {
   readonly event: 'slow'
+  /** Id of the call. */
   readonly flow: string
+  /** Number of the round. */
   readonly round: number
+  /** Id of the task, if the call is one. */
   readonly task?: string
+  /** The turn of the task. */
   readonly turn?: number
+  /** The method, as in `RoundEvent`. */
   readonly method: FlowMethod
+  /** The tool, prompt or resource, as in `RoundEvent`. */
   readonly target: string
+  /** The time that it has run. */
   readonly ms: number
 }
 
 export interface Finding {
+  /** `differs`, `not_sealed`, `not_stored`, `fell_back`, `spilled`, `store_failed`. */
   readonly finding:
     | 'differs'
     /** The store had the state; the seal did not open. */
@@ -137,10 +197,13 @@ export interface Finding {
     /** The journal was too large for a seal: the client got a handle instead. */
     | 'spilled'
     | 'store_failed'
+  /** The reason why the seal did not open, or the error of the store. */
   readonly reason?: string
+  /** Id of the call, where it is known. */
   readonly flow?: string
-  /** The number of times that this process has found this, and the number of states that it kept or opened. */
+  /** The number of times that this process has found this. */
   readonly count: number
+  /** The number of states that this process has kept or opened. */
   readonly of: number
 }
 
@@ -151,32 +214,40 @@ export interface ContinuationEvent extends LogOrigin, Finding {
 
 export interface WarningEvent extends LogOrigin, LogPlace {
   readonly event: 'warning'
+  /** The event in one sentence. */
   readonly message: string
+  /** The error that was caught, if any. */
   readonly error?: unknown
 }
 
 /** A server begins to open its store. It has no address yet: see `ready`. */
 export interface StartEvent extends LogOrigin {
   readonly event: 'start'
+  /** Name of the server. */
   readonly name: string
+  /** Its version. */
   readonly version: string
+  /** The protocol versions it speaks. */
   readonly revisions: readonly string[]
   /** Names of the keys, the one that seals first. */
   readonly keys: readonly string[]
+  /** `postgres`, `sqlite`, `restate`, `memory`, `custom` or `none`. */
   readonly store: string
 }
 
 /** A server serves: its store is open and its port is bound. */
 export interface ReadyEvent extends LogOrigin {
   readonly event: 'ready'
-  /** The URL at which it is bound; `stdio` over standard input. */
+  /** The URL that is served, with the port that was bound, or `stdio`. */
   readonly address: string
+  /** Time since `start` was called for. */
   readonly ms: number
 }
 
 /** A server stops: `begun` when it is no longer ready for new calls, `finished` when everything is closed. */
 export interface DrainEvent extends LogOrigin {
   readonly event: 'drain'
+  /** `begun`: the instance is no longer ready; `finished`: its ports are closed and its tasks are handed back. */
   readonly phase: 'begun' | 'finished'
   /** The duration. */
   readonly ms?: number
@@ -185,37 +256,48 @@ export interface DrainEvent extends LogOrigin {
 /** A worker of this process and a task. */
 export interface TaskEvent extends LogOrigin {
   readonly event: 'task'
-  /** `lost`: another worker has the task, or it was cancelled. `failed`: the turn threw and will be retried. */
+  /**
+   * `claimed` (info); `taken_over`: the worker that had the task died or hangs; `lost`: this turn no longer counts;
+   * `failed`: the turn threw and will be retried; `given_up` (error): it threw or died too often.
+   */
   readonly phase: 'claimed' | 'taken_over' | 'lost' | 'failed' | 'given_up'
-  /** The call, unless the task is sealed with a key that this instance does not have. */
+  /** Id of the call, unless the task is sealed with a key that this instance does not have. */
   readonly flow?: string
   /** The round in which the call became a task. */
   readonly round?: number
+  /** Id of the task. */
   readonly task: string
+  /** The turn. */
   readonly turn: number
   /** The number of turns that threw or died since the task last made progress. */
   readonly failures?: number
+  /** The reason why it was lost. */
   readonly reason?: string
+  /** The error that the turn threw. */
   readonly error?: unknown
 }
 
 /** A client of an earlier era connects or leaves. */
 export interface SessionEvent extends LogOrigin {
   readonly event: 'session'
+  /** `opened` or `closed`. */
   readonly phase: 'opened' | 'closed'
-  /** A digest of the session's id; whoever knows the id itself can use the session. */
+  /** A digest of the session's id, because whoever knows the id can use the session. */
   readonly session: string
+  /** The version that was agreed on. */
   readonly protocolVersion: string
 }
 
 /** Requests that were refused before anything ran. */
 export interface RefusedEvent extends LogOrigin {
   readonly event: 'refused'
+  /** The HTTP status. */
   readonly status: number
+  /** The [error code](docs/reference/errors.md). */
   readonly code: string
   /** The reason, and the option that would allow it. */
   readonly message: string
-  /** The number of requests that were refused for this reason since the last such line. */
+  /** Requests refused for this reason since the last such line. */
   readonly count: number
 }
 
@@ -224,7 +306,9 @@ export interface ExtensionEvent extends LogOrigin {
   readonly event: 'extension'
   /** The name of the extension. */
   readonly extension: string
+  /** The event in one sentence. */
   readonly message: string
+  /** The error, if there is one. */
   readonly error?: unknown
 }
 

@@ -83,8 +83,9 @@ export interface Rondo {
   /** Mounts, and adds tasks for tools that have the option `task`. Needs a store. */
   tasks<S extends McpServer>(server: S): S
   /**
-   * Adds an extension, such as `createApprovals(…)` of `@rondo/approvals`, to all servers of this mount. Your own entrance serves its
-   * routes. Call it before `ready` and before the first call.
+   * Adds an [extension](docs/guide/extensions.md#on-an-official-server), such as `createApprovals(…)` of
+   * `@rondo/approvals`, to all servers of this mount. Your own entrance serves its routes. Call it before `ready` and
+   * before the first call.
    */
   use(extension: Extension): void
   /**
@@ -97,14 +98,17 @@ export interface Rondo {
    * second is reported as a duplicate. Rejects only if the store fails, or if this process cannot start.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
-  /** Returns the state of a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  /**
+   * Returns the [state of a hook](docs/guide/outside-events.md#what-a-page-can-know), for a page that its user opens
+   * with the id. Rejects only if the store fails.
+   */
   hook(hookId: string): Promise<HookView>
   /**
    * Loads keys and code and opens the store now instead of in the first call, and starts to work on tasks if a tool is registered
    * that may become one. Rejects if something is wrong.
    */
   ready(): Promise<void>
-  /** From now on, calls in flight are returned to their clients at the next step. */
+  /** Returns calls in flight to their clients at their next step, from now on. */
   drain(): void
   /** Drains, stops working on tasks, and stops all timers. */
   close(): Promise<void>

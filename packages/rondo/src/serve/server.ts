@@ -39,33 +39,37 @@ import { assertStdioOptions, type StdioOptions, serveStdio } from './stdio/stdio
 
 export interface Server extends Declarations {
   /**
-   * Adds an extension: routes beside the MCP endpoint, methods of its own, a step around every call. Extensions are used before
-   * the server serves; the first is the outermost.
+   * Adds an [extension](docs/guide/extensions.md): routes beside the MCP endpoint, methods of its own, a step around
+   * every call. Add extensions before the server serves; the first is the outermost.
    */
   use(extension: Extension): void
   /** Notifies subscribers that a resource has new content. */
   updated(uri: string): void
   /**
-   * Delivers an event to a hook (`ctx.hook`), on any instance that shares the store and the keys. The first event wins; a
-   * second is told so. Rejects only if the store fails.
+   * Delivers an event to a [hook](docs/guide/outside-events.md), on any instance that shares the store and the keys.
+   * The first event wins; a second is reported as a duplicate. Rejects only if the store fails.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
-  /** Returns the state of a hook, for a page that its user opens with the id. Rejects only if the store fails. */
+  /**
+   * Returns the [state of a hook](docs/guide/outside-events.md#what-a-page-can-know), for a page that its user opens
+   * with the id. Rejects only if the store fails.
+   */
   hook(hookId: string): Promise<HookView>
   /** The web-standard entrance: for Hono, Workers, Deno, Bun, Next.js. */
   readonly fetch: FetchHandler
   /**
-   * Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000. Resolves
-   * when calls can be served: keys loaded, store opened and migrated, port bound. Rejects with what to do otherwise.
+   * Serves over node:http, on loopback by default. The default port is the environment variable `PORT`, else 3000.
+   * Resolves when calls can be served: keys loaded, store opened and migrated, port bound. Rejects with what to do
+   * otherwise. @see docs/reference/options.md#serverlisten
    */
   listen(options?: Pick<ListenOptions, 'port' | 'host' | 'path'> & Partial<ListenOptions>): Promise<Listening>
-  /** A `(req, res)` handler, for Express and other servers over node:http. */
+  /** Returns a `(req, res)` handler, for Express and other servers over node:http. */
   nodeHandler(options?: NodeHandlerOptions): NodeHandler
   /** Serves one client over stdin and stdout. Resolves when the client has gone. */
   stdio(options?: StdioOptions): Promise<void>
   /** Resolves with the reason why this instance takes no calls at the moment, or with undefined if it does: for a health check of your own. */
   notReady(): Promise<NotReady | undefined>
-  /** From now on calls in flight are handed back at their next step or ask, and new calls are refused. */
+  /** Hands calls in flight back at their next step or question from now on, and refuses new calls. */
   drain(): void
   /** Drains, ends everything that is open, and stops timers. */
   close(): Promise<void>

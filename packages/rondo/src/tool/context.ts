@@ -64,15 +64,27 @@ export interface Within {
 }
 
 export interface Question<S extends Schema = Schema> {
-  /** The text that the user reads. Keep clocks, rates and random values out of it: a reworded question is asked again. */
+  /**
+   * The text that the user reads. It must be the same in every replay, or the question is asked again: keep clocks,
+   * rates and random values out of it.
+   */
   message: string
-  /** A flat object of string, number, boolean and enum fields. */
+  /**
+   * A flat object of strings, numbers, booleans and choices: a Standard Schema that can produce a JSON Schema, or JSON
+   * Schema.
+   */
   schema: S
-  /** The time for which the question is open, as in `Within`. */
+  /**
+   * The time for which the question is open: milliseconds, or text such as `'3 days'`. After that it is closed and
+   * recorded as expired, and a late response has no effect. Default: as long as the flow lives.
+   */
   within?: Duration
   /** The reason why a field that looks like a secret is not one. Without it such a field is refused. */
   allowSecretLike?: string
-  /** The arguments that make this question unnecessary: what a client that cannot be asked is told to send instead. */
+  /**
+   * The arguments that make this question unnecessary. A client that [cannot be
+   * asked](docs/guide/11-older-clients.md#who-cannot-be-asked) is told to send them.
+   */
   orArgument?: string | readonly string[]
 }
 
@@ -96,6 +108,7 @@ export interface EffectInfo {
    * the same answers; other answers to the same state lead to another key.
    */
   readonly key: string
+  /** Fires when the attempt should stop: its time is over, or the run of the handler has ended. */
   readonly signal: AbortSignal
   /** 1, and one more for each retry. */
   readonly attempt: number
@@ -181,93 +194,137 @@ export interface StepInfo {
 
 export interface Context {
   /**
-   * Asks the user and returns the validated content. A decline, a cancel or the end of its time throws and, uncaught, ends
-   * the call politely.
+   * Asks the user and returns the validated content. A decline throws `InputDeclined`, a dismissal `InputCancelled`,
+   * the end of its time `InputExpired`. Uncaught, they end the call politely.
    */
   ask<S extends Schema>(key: string, question: Question<S>): Promise<Infer<S, ElicitContent>>
-  /** Asks the user and returns the whole outcome: accept with content, decline, cancel, expired. */
+  /**
+   * Asks the user and returns the whole outcome: `{ action: 'accept', content }`, or the action `decline`, `cancel` or
+   * `expired`.
+   */
   elicit<S extends Schema>(key: string, question: Question<S>): Promise<Outcome<Infer<S, ElicitContent>>>
-  /** True only on an explicit yes to exactly this question. If nobody can be asked, the call ends unconfirmed. */
+  /**
+   * Returns true only on an explicit yes to exactly this question. If nobody can be asked, the call ends unconfirmed.
+   */
   confirm(key: string, message: string, options?: ConfirmOptions): Promise<boolean>
-  /** Asks the user to open a URL. Resolving means consent to open it, not that anything was completed there. */
+  /**
+   * Asks the user to open a URL. Resolving means consent to open it, not that anything was completed there. Throws
+   * like `ask`.
+   */
   visit(key: string, page: { message: string; url: string } & Within): Promise<void>
-  /** Asks the client's model. */
+  /**
+   * Asks the client's model for a completion. Throws `InputExpired` if it takes too long.
+   * [Deprecated](docs/reference/compatibility.md#deprecated-in-2026-07-28) in 2026-07-28.
+   */
   sample(key: string, params: SamplingParams, options?: Within): Promise<CreateMessageResult>
-  /** Asks the client for its roots. */
+  /**
+   * Asks the client for its roots. The key defaults to `roots`.
+   * [Deprecated](docs/reference/compatibility.md#deprecated-in-2026-07-28) in 2026-07-28.
+   */
   roots(key?: string): Promise<readonly Root[]>
 
-  /** Runs `fn` once per flow and records its result (JSON). It may run again after a crash, and with `retry` after a failure. */
+  /**
+   * Runs `fn` and records its result (JSON). A replay returns the recorded result. `fn` may run again after a crash, and
+   * with [`retry`](docs/guide/retries.md) after a failure.
+   */
   step<T>(
     key: string,
     fn: ((info: StepInfo) => T | Promise<T>) & ReturnsJson<T>,
     options?: Pick<EffectOptions, 'retry' | 'timeout'>,
   ): Promise<T>
-  /** A step that changes something outside. `fn` receives an idempotency key that is the same in every attempt. */
+  /**
+   * Runs a step that changes something outside. `fn` receives an idempotency key that is the same in every attempt,
+   * derived from the call, the name and the answers so far. The option `once` needs a [store](docs/reference/stores.md).
+   */
   effect<T>(
     key: string,
     fn: ((info: EffectInfo) => T | Promise<T>) & ReturnsJson<T>,
     options?: EffectOptions,
   ): Promise<T>
   /**
-   * Continues after a time: milliseconds, or text such as `'3 days'`. A task is parked until then, and survives restarts. A
-   * request waits for up to `limits.maxInlineSleepMs`; a longer sleep needs a client that can follow a task.
+   * Continues after a time: milliseconds, or text such as `'3 days'`. A task is parked until then and survives
+   * restarts. A request waits for up to `limits.maxInlineSleepMs`; after a longer sleep the call continues as a task.
    */
   sleep(key: string, duration: Duration): Promise<void>
   /** Continues at a time: a Date, milliseconds since 1970, or an ISO date. At once if it is past. */
   sleepUntil(key: string, date: Date | number | string): Promise<void>
   /**
-   * Opens a question that does not block: `await` it, look at it with `peek`, or `withdraw` it. In a task it is visible at
-   * once and until the handler returns; in rounds it is asked when it is awaited.
+   * Opens a [question that does not block](docs/guide/14-tasks.md#offers): `await` it, poll it with `peek`, or
+   * `withdraw` it. In a task it is visible at once and until the handler returns; in rounds it is asked when it is
+   * awaited.
    */
   offer<S extends Schema>(key: string, question: Question<S>): Offer<Infer<S, ElicitContent>>
   /**
-   * Opens a hook for one event from outside, such as a webhook. Needs a task: a call in rounds continues as one from here
-   * on. When this resolves, the hook is durable and its id can be handed out.
+   * Opens a hook for one [event from outside](docs/guide/outside-events.md), such as a webhook. Needs a task: a call
+   * in rounds continues as one from here on. When this resolves, the hook is durable and its id can be handed out. It
+   * uses the names `key` and `key.received`.
    */
   hook<S extends Schema = JsonSchema>(key: string, options?: HookOptions<S>): Promise<Hook<Infer<S, unknown>>>
   /**
-   * Waits for a decision by somebody other than the caller. Resolves only if the request was approved; a denial throws
-   * `ApprovalDenied`, the end of its time `ApprovalExpired`. Needs a task, and a server that uses `@rondo/approvals`.
+   * Waits for a [decision by somebody other than the caller](docs/guide/approvals.md). Resolves only if the request
+   * was approved; a denial throws `ApprovalDenied`, the end of its time `ApprovalExpired`. Needs a task, and a server
+   * that uses `@rondo/approvals`.
    */
   approve(key: string, options: ApprovalOptions): Promise<Approval>
-  /** A place where the call may be moved to another instance. Steps and asks are such places already. */
+  /**
+   * Marks a place where the call may move to another instance. Steps and questions are such places already.
+   */
   checkpoint(): Promise<void>
-  /** Continues as a task from here on, if the client can follow one; otherwise does nothing. */
+  /**
+   * Continues as a [task](docs/guide/14-tasks.md) from here on, if the client can follow one; otherwise does nothing.
+   */
   background(): Promise<void>
   /**
-   * Sets the status message of the task, in place of the automatic one. Not sent in rounds, and not repeated by a replay.
+   * Sets the [status message](docs/guide/14-tasks.md#what-a-task-says-about-itself) of the task, in place of the
+   * automatic one. Ignored in rounds, and not repeated by a replay.
    */
   status(message: string): void
 
-  /** The time of the last event of this flow, in ms since the epoch; the same in every replay. */
+  /**
+   * Returns the time of the last recorded event of this call, in ms since the epoch; the same in every replay.
+   */
   now(): number
-  /** A UUID that is the same in every replay. With a name it does not depend on how many were drawn before. */
+  /**
+   * Returns a UUID that is the same in every replay. With a name it does not depend on how many were drawn before.
+   */
   uuid(name?: string): string
-  /** A number in [0, 1) that is the same in every replay. */
+  /**
+   * Returns a number in [0, 1) that is the same in every replay. With a name it does not depend on how many were drawn
+   * before.
+   */
   random(name?: string): number
 
   /** Reports progress to the client, if it asked for that. The number must increase with every call. */
   progress(progress: number, total?: number, message?: string): void
-  /** Sends a log message to the client, if it asked for this level. Not repeated by a replay. */
+  /**
+   * Sends a log message to the client, if it asked for this level. Not repeated by a replay.
+   * [Deprecated](docs/reference/compatibility.md#deprecated-in-2026-07-28) in 2026-07-28.
+   */
   log(level: LogLevel, data: unknown, logger?: string): void
-  /** Aborted when the client is gone, or when the call is suspended or has ended. */
+  /** Fires when the client disconnects, or when this run of the handler is suspended or has ended. */
   readonly signal: AbortSignal
   /**
-   * Runs `fn` when this run of the handler is suspended or ends, last registered first. The call waits for it, for at most
-   * `limits.maxDeferMs`.
+   * Runs `fn` when this run of the handler is suspended or ends, the last registered first. The call waits for it for
+   * at most `limits.maxDeferMs`. `fn` cannot ask.
    */
   defer(fn: () => void | Promise<void>): void
 
+  /**
+   * The caller as `authenticate` returned it: `subject`, `issuer`, `client`, `claims`, `scopes`. Undefined if
+   * unauthenticated.
+   */
   readonly principal: Principal | undefined
+  /** The client's name, version and capabilities, as it declares them. */
   readonly client: {
     readonly name?: string
     readonly version?: string
     readonly capabilities: ClientCapabilities
   }
+  /** The protocol revision of this request. */
   readonly protocolVersion: string
-  /** 1 on the first request of the flow. */
+  /** The number of this round; 1 for the first request of the call. */
   readonly round: number
-  /** The id of the flow: the same in every round, for logs and correlation. */
+  /** The id of the call, the same in every round: use it in your own logs. */
   readonly flow: string
   /**
    * Tasks of this caller that the request names as related, with the option `tasks.related`. A retry may name others: record with
@@ -279,10 +336,13 @@ export interface Context {
    * call that another instance continues.
    */
   readonly meta: Readonly<Record<string, unknown>>
-  /** True if the client can be asked this. */
+  /** Returns whether the client can be asked for `form`, `url`, `sampling` or `roots`. */
   can(kind: QuestionKind): boolean
 
-  /** The manual form: the responses as they came, and the string that this handler returned as its state. */
+  /** The responses as the client sent them, for the [manual form](docs/guide/02-asking.md#by-hand). */
   readonly inputResponses: InputResponses | undefined
+  /**
+   * The string that this handler returned as its state, for the [manual form](docs/guide/02-asking.md#by-hand).
+   */
   readonly requestState: string | undefined
 }

@@ -59,7 +59,7 @@ export type Suggest = (
 
 /** The methods that declare what a server offers. */
 export interface Declarations {
-  /** Declares a tool. Its handler may ask in the middle. */
+  /** Declares a [tool](docs/guide/01-first-tool.md). Its handler may ask in the middle. */
   tool<I extends Schema | undefined = undefined, O extends Schema | undefined = undefined>(
     name: string,
     definition: ToolDefinition<I, O>,
@@ -79,7 +79,9 @@ export interface Declarations {
     definition: TemplateDefinition<T>,
     handler: TemplateHandler<T>,
   ): void
-  /** Removes a declaration; false if there was none. */
+  /**
+   * Removes a declaration from `tools`, `prompts`, `resources` or `templates`; returns false if there was none.
+   */
   remove(listing: Listing, name: string): boolean
 }
 
