@@ -127,9 +127,12 @@ export function readMemberDocs(source: string, name: string): MemberDoc[] | unde
   if (!source.includes(`interface ${name}`)) return undefined
   const { declared, commentOf } = parse(source)
   const found = declared.find((node) => node.type === 'TSInterfaceDeclaration' && node.id?.name === name)
-  return found?.body?.body.flatMap((member) => {
-    const { key, optional = false, params } = member
-    if (key?.name === undefined) return []
+  return found?.body?.body.flatMap((member, i, members) => {
+    const { key, optional = false } = member
+    // An overloaded method has one row: the comment of the first signature, the parameters of the last.
+    const isSame = (other: Node): boolean => other.key?.name === key?.name
+    if (key?.name === undefined || members.findIndex(isSame) < i) return []
+    const params = members.findLast(isSame)?.params
     const isMethod = member.type === 'TSMethodSignature'
     return [
       {

@@ -382,6 +382,7 @@ describe('the generated reference', () => {
         readonly onRing: (stroke: { loud: boolean }) => T
         hidden?: boolean
         /** Rings. */
+        ring(times: number): void
         ring<K>(times: number, options?: { loud: K }): void
       }
       interface Later { x: string }`
