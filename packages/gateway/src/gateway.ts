@@ -59,6 +59,8 @@ export interface Gateway extends Server {
 
 /** How long the first upstream that answers waits for the others. */
 const START_MS = 5_000
+/** The default of `tasks.leaseMs`. */
+const LEASE_MS = 15_000
 const FIRST_RETRY_MS = 1_000
 const LONGEST_RETRY_MS = 60_000
 
@@ -151,6 +153,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           sealer,
           clock,
           waitMs: limits.waitMs,
+          leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
           warn,
           end: (id) => void held.cancel(id),
           resume: resumeFor(held, () => handover),

@@ -44,6 +44,8 @@ interface HandoverParts {
   readonly clock: Clock
   /** How long a held call waits for an answer. */
   readonly waitMs: number
+  /** A holder that is silent for this long is gone. */
+  readonly leaseMs: number
   /** Continues a call that is held here with answers that reached another instance. */
   readonly resume: HandoverResume
   /** Ends a call that is held here. */
@@ -52,9 +54,6 @@ interface HandoverParts {
 }
 
 const PREFIX = 'gateway-held '
-const TOUCH_MS = 5_000
-/** A holder that is silent for this long is gone. */
-const SILENT_MS = 20_000
 const POLL_MS = 500
 const OWNER = 'gateway-held'
 const MAX_BYTES = 64 * 1_048_576
@@ -78,7 +77,7 @@ export function createHandover(parts: HandoverParts): Handover {
     return opened && (JSON.parse(new TextDecoder().decode(opened)) as T)
   }
   const touch = (): void => {
-    stopTouching = clock.after(TOUCH_MS, () => {
+    stopTouching = clock.after(parts.leaseMs / 3, () => {
       if (own.size === 0) return touch()
       records.touch([...own.keys()].map((id) => `gateway-held-${id}`)).then(touch, touch)
     })
@@ -150,7 +149,7 @@ export function createHandover(parts: HandoverParts): Handover {
         const outcome = await read<HandedStep>(idOf(id, step, 'outcome'))
         if (outcome !== undefined) return outcome
         const stored = await records.get(holder)
-        if (stored === undefined || stored.quietMs > SILENT_MS) return undefined
+        if (stored === undefined || stored.quietMs > parts.leaseMs) return undefined
         await pause(`${id} ${step}`, signal)
       }
       throw new HeldEnded('The call was cancelled while another instance of the gateway worked on it.')
