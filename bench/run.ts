@@ -17,6 +17,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   engines: () => import('./engines.ts'),
   felt: () => import('./felt.ts'),
   fleet: () => import('./fleet.ts'),
+  gateway: () => import('./gateway.ts'),
   identity: () => import('./identity.ts'),
   import: () => import('./import.ts'),
   large: () => import('./large.ts'),

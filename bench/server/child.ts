@@ -33,6 +33,8 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),
   bare: () => import('./bare.ts'),
+  gateway: () => import('./gateway.ts'),
+  'gateway-holding': async () => ({ start: (await import('./gateway.ts')).startHolding }),
   readme: () => programs((all) => all.startReadme),
   'readme-inline': () => programs((all) => all.startReadmeInline),
   rules: () => programs((all) => all.startRules),

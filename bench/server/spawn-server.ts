@@ -22,6 +22,8 @@ export type FormName =
   | 'rondo-dpop'
 /** One that is only measured while its questions wait: with a session for each client, or with tasks in a store. */
 export type SessionServerName = 'official-session' | 'rondo-task'
+/** A gateway before a server that returns its questions, and before one that pushes them. */
+export type GatewayName = 'gateway' | 'gateway-holding'
 /** Programs of README and guide. */
 export type ProgramName = 'readme' | 'readme-inline' | 'rules' | 'rules-inline' | 'survey'
 
@@ -93,7 +95,9 @@ function openErrors(name: string): { readonly errors: number | 'ignore' | 'inher
   }
 }
 
-export async function spawnServer<Name extends ServerName | FormName | SessionServerName | ProgramName>(
+export async function spawnServer<
+  Name extends ServerName | FormName | SessionServerName | GatewayName | ProgramName,
+>(
   name: Name,
   tools: number,
   { execArgv = [], build, plainLast }: SpawnOptions = {},

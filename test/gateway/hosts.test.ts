@@ -5,6 +5,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { McpServer as V1Server } from '@modelcontextprotocol/sdk/server/mcp.js'
 import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js'
 import { inputRequired, McpServer } from '@modelcontextprotocol/server'
+import { connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { serveV1 } from '../support/v1-server.ts'
@@ -89,5 +90,22 @@ describe.each(Object.keys(SERVERS))('before %s', (kind) => {
     expect(await call('strict', { a: 1, wait_for_previous: true })).toBe('{"a":1}')
     // Control: it refuses what nobody drops.
     expect(await call('strict', { a: 1, other: true })).toMatch(/unrecognized/i)
+  })
+})
+
+describe('a server that pushes its questions to many calls of one caller', () => {
+  it('R9 can have more questions open than a round may have, and the call beyond the limit reads why', async () => {
+    const { url: peer, close } = await serveV1()
+    onTestFinished(close)
+    const { url } = await serveGateway({ peer: { url: peer } }, { hold: { maxCallsPerCaller: 40 } })
+    const client = await connect(url)
+    onTestFinished(() => client.close())
+    const start = () => client.start({ method: 'tools/call', name: 'greet' }, { accepts: ['form'] })
+    const begun = await Promise.all(Array.from({ length: 40 }, start))
+    expect(new Set(begun.map(({ status }) => status))).toEqual(new Set(['input_required']))
+    expect(await start()).toMatchObject({
+      status: 'complete',
+      result: { isError: true, content: [{ text: expect.stringContaining('hold.maxCallsPerCaller') }] },
+    })
   })
 })

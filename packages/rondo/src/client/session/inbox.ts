@@ -4,7 +4,7 @@
  *
  * inbox 1: A question of a task belongs to the call that follows the task; any other to the call on whose stream it arrived,
  *   or else to the latest call. Outside of calls nobody is asked: only fixed roots are returned.
- * inbox 2: At most `maxQuestions` requests are handled at once; the rest is dropped.
+ * inbox 2: At most `maxQuestions` requests for each open call are handled at once; the rest is dropped.
  * inbox 3: A question that cannot be answered is refused and ends its call.
  * inbox 4: A question that the server cancels is dropped, and its call continues.
  * inbox 5: Every response has exactly the `state` of its request, refusals included. An instance that did not ask continues the
@@ -54,7 +54,7 @@ export function createInbox(link: SessionLink, roots: ListRootsResult | undefine
     },
     handleRequest(message, flight) {
       const id = message.id as RequestId
-      if (open.size >= link.limits.maxQuestions || open.has(id)) {
+      if (open.size >= link.limits.maxQuestions * Math.max(1, flights.size) || open.has(id)) {
         if (!dropping) link.onWarning('The server sends too many requests at once; some are dropped')
         dropping = true
         return
