@@ -57,6 +57,9 @@ describe('the command', () => {
     const manifest = JSON.parse(readFileSync(join(scratch, at, 'package.json'), 'utf8'))
     expect(manifest).toMatchObject({ name, type: 'module', dependencies: { rondo: '^0.1.0' } })
     expect(readFileSync(join(scratch, at, 'src/server.ts'), 'utf8')).toContain(`name: '${name}'`)
+    const listed = JSON.parse(readFileSync(join(scratch, at, 'server.json'), 'utf8'))
+    expect([listed.name, manifest.mcpName]).toEqual([`com.example/${name}`, `com.example/${name}`])
+    expect(readFileSync(join(scratch, at, 'AGENTS.md'), 'utf8')).toContain('npm test')
   })
 
   it('takes a folder that contains only a new repository', () => {

@@ -93,6 +93,7 @@ function makeManifest(folder, ranges) {
   const manifest = JSON.parse(readFileSync(join(TEMPLATE, 'package.json'), 'utf8'))
   const { dependencies, devDependencies } = manifest
   manifest.name = nameOf(folder, { ...dependencies, ...devDependencies })
+  manifest.mcpName = manifest.mcpName.replace(NAME, manifest.name)
   for (const table of [dependencies, devDependencies])
     for (const name of Object.keys(table)) table[name] = ranges[name] ?? table[name]
   // Node has SQLite built in since 22.13.
