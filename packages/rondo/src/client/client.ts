@@ -56,6 +56,7 @@ import {
   type TaskRequestOptions,
   taskHandle,
 } from './task/strategy.ts'
+import { createTaskStreams } from './task/stream.ts'
 
 export interface DriveOptions extends FlowOptions {
   /** The kinds of questions that the server may ask in this call. Default: forms, URLs and whatever has a handler. */
@@ -178,6 +179,7 @@ export function createClient(parts: ClientParts): Client {
     policies: parts.policies,
     tools,
     tasks: parts.tasks,
+    streams: createTaskStreams(peer),
     random: parts.random,
     refreshTools: ({ signal }) => reader.list('tools', { signal, fresh: true }),
   }

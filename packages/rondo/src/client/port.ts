@@ -206,6 +206,19 @@ export interface ToolBook {
 /** A tool's declaration about tasks. */
 export type TaskSupport = 'required' | 'optional' | 'forbidden'
 
+/** A call that follows a task. */
+export interface TaskFollower {
+  readonly taskId: string
+  changed(task: TaskState): void
+  /** Called with `true` when the server notifies of the task from now on, with `false` when it no longer does. */
+  live(isLive: boolean): void
+}
+
+export interface TaskStreams {
+  /** Begins to follow a task. A notification contains only questions of the kinds in `capabilities`. Returns a function that ends it. */
+  follow(follower: TaskFollower, capabilities: SendOptions['capabilities']): () => void
+}
+
 /** The parts of a client that its calls share. */
 export interface Flows {
   readonly peer: Peer
@@ -213,6 +226,8 @@ export interface Flows {
   readonly policies: readonly RoundPolicy[]
   readonly tools: ToolBook
   readonly tasks: TaskMode
+  /** The notifications about all tasks that are followed. */
+  readonly streams: TaskStreams
   /** From 0 to 1, for the jitter between polls. */
   readonly random: () => number
   /** Lists the tools again. */

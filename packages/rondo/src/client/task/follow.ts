@@ -26,9 +26,8 @@ import {
   type PendingCall,
   type PendingTask,
 } from '../pending.ts'
-import type { Driving, Flows, Leg, Peer, PushedRounds, SeenTask, SendOptions } from '../port.ts'
+import type { Driving, Flows, Leg, Peer, PushedRounds, SeenTask, SendOptions, TaskStreams } from '../port.ts'
 import { createPushedRounds, declare, takeRound } from '../round.ts'
-import { subscribe } from '../subscribe.ts'
 import { guard, type ResponseHead } from '../transport/transport.ts'
 import { getTask, isTransient, toDisplay } from './strategy.ts'
 
@@ -94,7 +93,8 @@ async function waitForTask<R extends FlowRequest>(
   if (task === undefined) throw new TypeError('This call is not a task')
   const { tasks } = flows.peer.dialect
   const mode = tasks.notifies ? flows.tasks : 'poll'
-  const watch = watchTask(flows.peer, task, { mode, random: flows.random, sending })
+  const { random, streams } = flows
+  const watch = watchTask(flows.peer, task, { mode, streams, random, sending })
   const report = createReporter(flows, options)
   try {
     for (;;) {
@@ -191,6 +191,7 @@ interface TaskWatcher {
 
 export interface WatchOptions {
   readonly mode: TaskMode
+  readonly streams: TaskStreams
   readonly random: () => number
   readonly sending: SendOptions & { readonly signal: AbortSignal }
 }
@@ -212,9 +213,12 @@ function toWaitMs(retryAfter: string | null | undefined, now: number): number | 
   return Number.isNaN(at) ? undefined : Math.max(0, at - now)
 }
 
-function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: WatchOptions): TaskWatcher {
+function watchTask(
+  peer: Peer,
+  task: PendingTask,
+  { mode, streams, random, sending }: WatchOptions,
+): TaskWatcher {
   const { taskId } = task
-  const stop = new AbortController()
   let interval = task.pollIntervalMs
   // The time may come from a machine whose clock is ahead.
   let lookedAt = Math.min(task.lookedAt, peer.clock.now())
@@ -260,29 +264,19 @@ function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Wat
       notBefore = asked === undefined ? 0 : peer.clock.now() + Math.min(asked, LONGEST_MS)
     }
   }
-  const listen = async (): Promise<void> => {
-    const signal = AbortSignal.any([sending.signal, stop.signal])
-    // A notification contains only questions of the kinds that this request declares.
-    const { capabilities } = sending
-    const subscription = subscribe(peer, { taskIds: [taskId] }, { signal, capabilities })
-    const { taskIds = [] } = await subscription.filter
-    if (!taskIds.includes(taskId)) return subscription.close()
-    live = true
-    for await (const change of subscription) {
-      if (change.kind !== 'task' || change.task.taskId !== taskId) continue
-      notified = toDisplay(change.task)
+  const follower = {
+    taskId,
+    changed(state: TaskState) {
+      notified = toDisplay(state)
       wake()
-    }
+    },
+    live(isLive: boolean) {
+      live = isLive
+      wake()
+    },
   }
-  if (mode === 'listen') {
-    // Without a subscription the task is polled at the server's interval.
-    listen()
-      .catch(() => {})
-      .finally(() => {
-        live = false
-        wake()
-      })
-  }
+  // Without a stream the task is polled at the server's interval.
+  const leave = mode === 'listen' ? streams.follow(follower, sending.capabilities) : () => {}
   return {
     async next() {
       for (;;) {
@@ -300,6 +294,6 @@ function watchTask(peer: Peer, task: PendingTask, { mode, random, sending }: Wat
     get lookedAt() {
       return lookedAt
     },
-    close: () => stop.abort(),
+    close: leave,
   }
 }
