@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { createServer, generateKey, type Server } from 'rondo'
+import { type Aim, aimTable } from './aim.ts'
 import type { Report, RunBench } from './bench.ts'
 import type { CallCost } from './caller/child.ts'
 import { fixed, median, medianRatio } from './stat.ts'
@@ -82,5 +83,10 @@ function toReport(costs: Costs): Report {
   ]
   const times = ['rondo µs', 'official µs', 'fetch µs']
   const title = 'Cost of one call for its client, by the number of questions, one call after the other'
-  return { tables: [{ title, columns: [...columns, ...times], rows }], data: Object.fromEntries(costs) }
+  const aims = QUESTIONS.map((questions): Aim => {
+    const found = medianRatio(cpuOf('official', questions), cpuOf('rondo', questions))
+    return { what: `${questions} questions: official ÷ rondo`, found, unit: '×', least: 3.5 }
+  })
+  const costTable = { title, mark: 'client', columns: [...columns, ...times], rows }
+  return { tables: [aimTable(aims, 'client-aims'), costTable], data: Object.fromEntries(costs) }
 }

@@ -1,7 +1,7 @@
 /**
  * What the users of a server feel, each figure with its aim: how late the end of a task is learnt, what a store costs a call that
- * does not use it, followed tasks a second, the log that a task writes, and plain calls while the disk is slow. With `--against`
- * the build of another checkout is measured in the same rounds.
+ * does not use it, followed tasks a second, the log that a task writes, plain calls while the disk is slow, and tasks that one client
+ * follows with a subscription. With `--against` the build of another checkout is measured in the same rounds.
  */
 
 import { type ChildProcess, execFileSync, fork } from 'node:child_process'
@@ -22,7 +22,8 @@ import { type Databases, openPostgresServer, openSqliteFiles } from './task/data
 import type { StoreAddress } from './task/subject.ts'
 
 const CHILD = fileURLToPath(new URL('./felt/child.js', import.meta.url))
-const PARTS = ['ends', 'asks', 'follow', 'wal', 'disk'] as const
+const FOLLOWER = fileURLToPath(new URL('./felt/follower.js', import.meta.url))
+const PARTS = ['ends', 'asks', 'follow', 'wal', 'disk', 'stream'] as const
 type Part = (typeof PARTS)[number]
 
 interface Effort {
@@ -34,6 +35,8 @@ interface Effort {
 interface Subject {
   readonly name: string
   readonly child: string
+  /** The program of a client that follows tasks. */
+  readonly follower: string
 }
 
 /** A row of the table: figures by subject, lower or higher than the aim. */
@@ -52,8 +55,13 @@ const atLeast = (value: number, aim: number): boolean => value >= aim
 export const run: RunBench = async ({ quick, against, part, progress }) => {
   const effort = quick ? { rounds: 3, calls: 600 } : { rounds: 7, calls: 4_000 }
   const before = against === undefined ? undefined : await linkCheckout(against)
-  const subjects = [{ name: 'rondo', child: CHILD }]
-  if (before) subjects.push({ name: 'before', child: before.file('felt/child.js') })
+  const subjects: Subject[] = [{ name: 'rondo', child: CHILD, follower: FOLLOWER }]
+  if (before)
+    subjects.push({
+      name: 'before',
+      child: before.file('felt/child.js'),
+      follower: before.file('felt/follower.js'),
+    })
   const postgres = await openPostgresServer()
   const sqlite = await openSqliteFiles()
   const measure: Record<Part, () => Promise<Felt[]>> = {
@@ -62,6 +70,7 @@ export const run: RunBench = async ({ quick, against, part, progress }) => {
     follow: async () => (postgres ? measureFollowed(subjects, postgres, effort) : []),
     wal: async () => (postgres ? measureWal(subjects, postgres, effort) : []),
     disk: () => measureSlowDisk(subjects, sqlite, effort),
+    stream: async () => (postgres ? measureStreams(subjects, postgres, effort) : []),
   }
   const felt: Felt[] = []
   try {
@@ -82,6 +91,7 @@ export const run: RunBench = async ({ quick, against, part, progress }) => {
 function toTable(subjects: readonly Subject[], felt: readonly Felt[]): Table {
   return {
     title: 'What users feel',
+    mark: 'felt',
     columns: ['what', ...subjects.map(({ name }) => name), 'aim', 'reached'],
     rows: felt.map(({ what, figures, aim, isReached, unit, digits }) => [
       what,
@@ -303,6 +313,37 @@ async function measureFollowed(
     })
   }
   return felt
+}
+
+const STREAMED = 200
+
+/** CPU of the server for a task of 100 ms, of many that one client begins at once and follows with a subscription. */
+async function measureStreams(
+  subjects: readonly Subject[],
+  databases: Databases,
+  { rounds }: Effort,
+): Promise<Felt[]> {
+  const figures = await inTurns(subjects, rounds, (subject) =>
+    withServer(subject, databases.create(), async ({ url, used }) => {
+      const follow = () => runFollower(subject, url)
+      await follow()
+      const before = await used()
+      await follow()
+      return ((await used()) - before) / STREAMED / 1_000
+    }),
+  )
+  const what = `a task that one client follows, of ${STREAMED} at once`
+  return [{ what, figures, aim: 1.2, isReached: atMost, unit: 'ms', digits: 2 }]
+}
+
+function runFollower({ follower }: Subject, url: URL): Promise<void> {
+  const child = fork(follower, [url.href, String(STREAMED)])
+  return new Promise((resolve, reject) => {
+    child.once('error', reject)
+    child.once('exit', (code) =>
+      code === 0 ? resolve() : reject(new Error(`The client ended with ${code}`)),
+    )
+  })
 }
 
 /** What PostgreSQL writes to its log for a task. */

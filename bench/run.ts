@@ -21,6 +21,7 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   identity: () => import('./identity.ts'),
   import: () => import('./import.ts'),
   large: () => import('./large.ts'),
+  older: () => import('./older.ts'),
   parked: () => import('./parked.ts'),
   sdk: () => import('./sdk.ts'),
   tasks: () => import('./tasks.ts'),
@@ -38,9 +39,10 @@ const HELP = `Usage: npm run bench -- [options] [name …]
   --part NAME
             tasks: this part alone: rates, lone, server, parked or sleeping
             core: forms, which is what the log, spans and tokens add
-            felt: ends, asks, follow, wal or disk
+            felt: ends, asks, follow, wal, disk or stream
+            older: http or stdio
   --against DIR
-            core, tasks: run the build of another checkout beside this one, in the same rounds
+            core, felt, older, tasks: run the build of another checkout beside this one, in the same rounds
   --update  write the tables that docs/reference/performance.md has marks for into that page
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`

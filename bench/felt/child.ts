@@ -2,8 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createServer } from 'rondo'
-import { createPostgresStore } from 'rondo/postgres'
-import { createSqliteStore } from 'rondo/sqlite'
+import { openBuiltStore } from '../task/built-store.ts'
 import type { StoreAddress } from '../task/subject.ts'
 import { Answer, DESCRIPTION, Input, questionFor, resultFor, SECRET } from '../work.ts'
 
@@ -22,17 +21,13 @@ export interface Used {
 const address = JSON.parse(process.argv[2] ?? 'null') as StoreAddress | null
 const tell = (message: Listening | Used): void => void process.send?.(message)
 
-function openStore({ kind, ...options }: StoreAddress) {
-  return kind === 'sqlite' ? createSqliteStore(options as never) : createPostgresStore(options as never)
-}
-
 const server = createServer({
   name: 'felt',
   version: '1.0.0',
   keys: `bench:${SECRET}`,
   log: 'off',
   ...(address && {
-    store: openStore(address),
+    store: openBuiltStore(address),
     tasks: { maxOpen: Number.POSITIVE_INFINITY, concurrency: 256 },
   }),
 })
