@@ -84,6 +84,13 @@ describe('a record', () => {
     )
   })
 
+  it('V6 is whole if a server appends entries while it is read, and not if the head of the store is another entry', async () => {
+    const entries = chain(10)
+    expect((await check(entries, { stored: at(entries, 6) })).problems).toEqual([])
+    const other = { ...at(entries, 6), hash: at(entries, 5).hash }
+    expect((await check(entries, { stored: other })).problems.join()).toMatch(/head that the store names/)
+  })
+
   it('V6 stays verifiable after it was pruned, because a signed checkpoint stands for what is gone', async () => {
     const entries = chain(10)
     const checkpoint = entryAfter(TENANT, key, 11, checkpointContent(at(entries, 4)))(at(entries, 9))
