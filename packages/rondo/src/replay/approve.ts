@@ -86,16 +86,16 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
     if (verdict.kind === 'reopened' && !expired) continue
     return conclude(key, verdict, approvals)
   }
-  approvals.learned('denied')
+  approvals.learned(key, 'denied')
   throw new ApprovalExpired(key)
 }
 
 function conclude(key: string, verdict: ApprovalVerdict, approvals: Approvals): Approval {
   if (verdict.kind === 'approved' && verdict.by.length > 0) {
-    approvals.learned('approved')
+    approvals.learned(key, 'approved')
     return { by: verdict.by as readonly [Decision, ...Decision[]] }
   }
-  approvals.learned('denied')
+  approvals.learned(key, 'denied')
   if (verdict.kind === 'denied') throw new ApprovalDenied(key, verdict.by)
   throw new ApprovalExpired(key)
 }

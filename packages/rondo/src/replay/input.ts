@@ -172,7 +172,7 @@ export interface Approvals {
   /** The run waits for this hook: `what` says so in the status of the task. */
   waits(hook: string, what: string): void
   /** The handler learns a verdict, in this run or again. */
-  learned(verdict: 'approved' | 'denied'): void
+  learned(key: string, verdict: 'approved' | 'denied'): void
 }
 
 /** The rules for sleeps in a run. */

@@ -38,7 +38,7 @@ export function approvalsOf({ host, plan, target, task }: Asking): TaskApprovals
   const { flow, principal: caller, call } = plan
   const { args } = call
   const waiting = new Map<string, string>()
-  let learned: 'approved' | 'denied' | undefined
+  const learned = new Map<string, 'approved' | 'denied'>()
   const approver = () => {
     if (host.approver) return host.approver
     throw new RondoError('SERVER_NO_APPROVER')
@@ -56,22 +56,26 @@ export function approvalsOf({ host, plan, target, task }: Asking): TaskApprovals
     use: (id, attempt, expired) => orLater(host, () => approver().use(id, attempt, expired)),
     available: () => host.approver !== undefined,
     waits: (hook, what) => void waiting.set(hook, what),
-    learned: (verdict) => {
-      learned = verdict
-    },
+    learned: (key, verdict) => void learned.set(key, verdict),
     waitsAt: (hook) => waiting.get(hook),
     mark(result) {
-      if (learned === undefined) return result
+      if (learned.size === 0) return result
       const isError = result.isError === true
-      const outcome =
-        learned === 'denied' ? 'denied-not-executed' : isError ? 'execution-error' : 'approved-executed'
+      const verdicts = [...learned]
+      const isDenied = verdicts.every(([, verdict]) => verdict === 'denied')
+      const isMixed = !isDenied && verdicts.some(([, verdict]) => verdict === 'denied')
+      const outcome = isDenied ? 'denied-not-executed' : isError ? 'execution-error' : 'approved-executed'
       // The message of an uncaught denial says so already.
-      const isSaid = learned === 'denied' && isError
+      const isSaid = isDenied && isError
+      const words = isMixed
+        ? `${verdicts.map(([key, verdict]) => `The approval "${key}" was ${verdict === 'denied' ? 'not ' : ''}given.`).join(' ')} What needed one that was not given was not executed.`
+        : WORDS[outcome]
       const content = Array.isArray(result.content) ? result.content : undefined
+      const approval = { outcome, ...(learned.size > 1 && { approvals: Object.fromEntries(learned) }) }
       return {
         ...result,
-        ...(content && !isSaid && { content: [...content, { type: 'text', text: WORDS[outcome] }] }),
-        _meta: { ...(result._meta as object | undefined), [META_KEY]: { outcome } },
+        ...(content && !isSaid && { content: [...content, { type: 'text', text: words }] }),
+        _meta: { ...(result._meta as object | undefined), [META_KEY]: approval },
       }
     },
   }
