@@ -116,11 +116,13 @@ export async function startPair(
   const decide = async (): Promise<void> => {
     for (const [, id] of (await open('')).split('<h2>')[0]?.matchAll(/href="\/approvals\/r\/([\w-]+)"/g) ??
       []) {
+      // Another order may decide this one too, after the page was fetched.
+      const wasAcknowledged = id !== undefined && acknowledged.has(id)
       const page = await open(`/r/${id}`)
       const order = /<h1>Deploy (\S+)\?<\/h1>/.exec(page)?.[1] ?? ''
       const csrf = /id="main".*name="csrf" value="([^"]+)"/s.exec(page)?.[1]
       if (csrf === undefined || id === undefined) continue
-      if (acknowledged.has(id)) lost.push(order)
+      if (wasAcknowledged) lost.push(order)
       decided.add(order)
       const body = new URLSearchParams({ csrf, decision: 'approve' })
       const said = await open(`/r/${id}`, { method: 'POST', body })

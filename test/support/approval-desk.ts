@@ -30,7 +30,7 @@ export interface DeskBench {
   /** Opens a page as somebody, through the function that tells who visits. */
   visit(path: string, as?: string, init?: RequestInit): Promise<Response>
   /** Decides on the page, with the form that it shows. */
-  decide(id: string, as: string, decision: string, note?: string): Promise<string>
+  decide(id: string, as: string, decision: string, note?: string, show?: 'yes'): Promise<string>
   close(): Promise<void>
 }
 
@@ -147,7 +147,7 @@ export function createDeskBench({
       await approvals.approver?.open(request)
       return request
     },
-    async decide(id, as, decision, note = '') {
+    async decide(id, as, decision, note = '', show) {
       const page = await (await visit(`/r/${id}`, as)).text()
       // A form that was open before the page showed none is as good as one that is there.
       const held = await host.seal(
@@ -155,7 +155,7 @@ export function createDeskBench({
         JSON.stringify({ issuer: LOGIN, subject: as, expires: time + 60_000 }),
       )
       const csrf = /name="csrf" value="([^"]+)"/.exec(page.slice(page.indexOf('<main')))?.[1] ?? held
-      const body = new URLSearchParams({ csrf, decision, note })
+      const body = new URLSearchParams({ csrf, decision, note, ...(show && { show }) })
       const response = await visit(`/r/${id}`, as, { method: 'POST', body, headers: { origin: ORIGIN } })
       return response.text()
     },

@@ -1,10 +1,10 @@
 /** `createApprovals`: the options, and the parts put together as an extension of a server. */
 
-import { RondoError } from 'rondo'
 import type {
   ApprovalVote,
   Approver,
   CallFacts,
+  DeskNote,
   DeskOutcome,
   Extension,
   ExtensionHost,
@@ -68,7 +68,7 @@ export interface ApprovalsDesk {
   /** Checks the whole record with the keys of this server. */
   verify(head?: ChainLink): Promise<Verification>
   /** Decides as an operator: only with `operators: true`. */
-  decide(id: string, approve: boolean, operator: string, note?: string): Promise<DeskOutcome>
+  decide(id: string, approve: boolean, operator: string, note?: DeskNote): Promise<DeskOutcome>
   /** Sends what is due now. */
   drain(): Promise<void>
 }
@@ -89,6 +89,7 @@ const KNOWN: Readonly<Record<keyof ApprovalsOptions, true>> = {
   url: true,
   login: true,
   groups: true,
+  groupsOf: true,
   person: true,
   notify: true,
   operators: true,
@@ -192,11 +193,9 @@ function createApprover(attached: () => Parts, operators: boolean): Approver {
       try {
         return await desk.use(id, attempt, expired)
       } catch (error) {
-        if (!(error instanceof PeopleUnavailable)) throw error
-        host.log('Approvals: a decision cannot be checked, and is checked again', error)
-        throw new RondoError('STORE_UNAVAILABLE', 'the groups of approvers are not available', {
-          cause: error,
-        })
+        if (error instanceof PeopleUnavailable)
+          host.log('Approvals: a decision cannot be checked, and is checked again', error)
+        throw error
       }
     },
     vote: (cast) => voteInTest(attached(), cast),
@@ -205,7 +204,7 @@ function createApprover(attached: () => Parts, operators: boolean): Approver {
 }
 
 /** Votes like a visitor of the page who has logged in as this person. */
-async function voteInTest(parts: Parts, { task, key, approve, by, note }: ApprovalVote) {
+async function voteInTest(parts: Parts, { task, key, approve, by, note, showNote }: ApprovalVote) {
   const { desk, people, jobs } = parts
   // The clock of a test jumps: an escalation may be due that has not happened yet.
   await jobs.drain()
@@ -222,7 +221,10 @@ async function voteInTest(parts: Parts, { task, key, approve, by, note }: Approv
     return `Nothing was changed: not a member of ${asked.groups.join(', ')}, as groups and person say.`
   if (standing.kind === 'self') return `Nothing was changed: ${asked.caller ? CALLER : ANONYMOUS}`
   const votes = asked.votes.length
-  const { asked: after, news } = await vote(parts, asked, standing, { approve, via: 'test', note })
+  const { asked: after, news } = await vote(parts, asked, standing, {
+    ...{ approve, note, showNote },
+    via: 'test',
+  })
   await jobs.drain()
   return after.votes.length > votes ? undefined : news
 }
@@ -278,7 +280,7 @@ function toOperatorDesk({ desk, jobs, store, url }: Parts, operators: boolean): 
       return verifyRecord(readEntries(store, tenant), { tenant, keys, head, stored })
     },
     drain: jobs.drain,
-    async decide(id, approve, operator, note) {
+    async decide(id, approve, operator, { text: note, show } = { text: '' }) {
       if (!operators)
         throw new TypeError('Operators may not decide here: createApprovals({ operators: true }) permits it')
       const via: Channel = 'command'
@@ -288,7 +290,8 @@ function toOperatorDesk({ desk, jobs, store, url }: Parts, operators: boolean): 
         name: operator,
         via,
         operator: true,
-        ...(note !== undefined && { note }),
+        ...(note !== '' && { note }),
+        ...(show === true && { showNote: true }),
       })
       if (!cast) return { kind: 'refused', message: 'There is no such request.' }
       const { request, refusal } = cast
@@ -314,12 +317,13 @@ async function* readEntries(store: ApprovalStore, tenant: string): AsyncIterable
 function readOptions(options: ApprovalsOptions): URL {
   for (const name of Object.keys(options ?? {}))
     if (!Object.hasOwn(KNOWN, name)) throw new TypeError(`createApprovals has no option "${name}"`)
-  const { url, login, groups, person } = options ?? {}
+  const { url, login, groups, groupsOf, person } = options ?? {}
   if (!URL.canParse(url ?? '') || !/^https?:$/.test(new URL(url).protocol))
     throw new TypeError('createApprovals needs a url, such as https://tools.example/approvals')
   if (typeof groups !== 'function')
     throw new TypeError('createApprovals needs groups: a function that returns the members of a group')
-  if (person !== undefined && typeof person !== 'function') throw new TypeError('person must be a function')
+  for (const [name, given] of Object.entries({ person, groupsOf }))
+    if (given !== undefined && typeof given !== 'function') throw new TypeError(`${name} must be a function`)
   if (typeof login !== 'function' && login?.kind !== 'oidc')
     throw new TypeError(
       'createApprovals needs a login: oidc({ … }), or a function that tells who sent a request',

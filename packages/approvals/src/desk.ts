@@ -88,8 +88,8 @@ export const byLabel = (person: string): string => `by ${digest(person)}`
 export const taskLabel = (task: string): string => `task ${task}`
 export const groupLabel = (group: string): string => `group ${group}`
 
-/** More groups than one inbox lists. */
-const MAX_GROUPS = 500
+/** The groups that an inbox looks through. */
+export const MAX_GROUPS = 500
 const MAX_TRIES = 50
 /** The store's own deadline comes first: this one is for a task that nobody runs any more. */
 const EXPIRY_GRACE_MS = 60_000

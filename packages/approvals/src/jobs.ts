@@ -66,8 +66,9 @@ export interface Jobs {
   stop(): Promise<void>
 }
 
-const LEASE_MS = 60_000
-const NOTIFY_MS = 30_000
+/** A decision whose process dies before it is delivered waits that long. */
+const LEASE_MS = 30_000
+const NOTIFY_MS = 15_000
 const BATCH = 16
 /** Messages of one notifier in a minute and process; those beyond wait. */
 const MAX_PER_MINUTE = 60
@@ -112,7 +113,10 @@ export function createJobs(options: JobOptions): Jobs {
     return working
   }
   const kick = (): void => {
-    if (!stopped) void start().catch((error) => host.log('Approvals: the store cannot be reached', error))
+    // A reaction for each call would stay with a promise that may be pending for long.
+    if (working) again = true
+    else if (!stopped)
+      void start().catch((error) => host.log('Approvals: the store cannot be reached', error))
   }
   const timer = setInterval(kick, pollMs)
   timer.unref()

@@ -9,7 +9,7 @@
 
 import * as oauth from 'oauth4webapi'
 import type { ExtensionHost } from 'rondo/extension'
-import type { Identity } from './people.ts'
+import { askOperator, type Identity, PeopleUnavailable } from './people.ts'
 
 /** A person as a login names them. */
 type LoggedIn = Omit<Identity, 'kind'> & { readonly kind?: 'login' }
@@ -105,10 +105,10 @@ export function functionLogin(login: LoginFunction): Login {
   const refused = async (): Promise<Response> => new Response('Log in first.', { status: 401 })
   return {
     async visitor(request) {
-      const identity = await login(request)
+      const identity = await askOperator('login', () => login(request))
       if (identity === undefined || identity === null) return undefined
       if (typeof identity.subject !== 'string' || identity.subject === '')
-        throw new TypeError('The function `login` must return { subject, issuer } or undefined')
+        throw new PeopleUnavailable('login must return { subject, issuer } or undefined')
       return { identity: { ...identity, kind: 'login' }, hasSession: false }
     },
     begin: refused,

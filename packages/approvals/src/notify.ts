@@ -46,7 +46,7 @@ export function webhook({ url, secret, name = 'webhook' }: WebhookOptions): Noti
         },
         body,
         redirect: 'error',
-        signal: AbortSignal.timeout(20_000),
+        signal: AbortSignal.timeout(10_000),
       })
       await response.body?.cancel()
       if (!response.ok) throw new Error(`The webhook answered ${response.status}`)

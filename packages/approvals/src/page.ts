@@ -121,12 +121,12 @@ export function requestPage(place: Place, { request, news, mayDecide, whyNot }: 
     Object.keys((values ?? {}) as object).length > 0 &&
     html`<h2>${caption}</h2><table>${rows(values)}</table>`
   const noteHint = request.passNote
-    ? 'The caller will see it.'
+    ? 'It is kept in the record. The caller sees it only if you allow that.'
     : 'It is kept in the record, and the caller does not see it.'
-  const form = html`<form method="post" action="${linkTo(place, request)}"><input type="hidden" name="csrf" value="${place.csrf ?? ''}"><p><label for="note">Note (optional)</label><br><span class="soft" id="note-hint">${noteHint}</span><textarea id="note" name="note" maxlength="1000" aria-describedby="note-hint"></textarea></p><button class="yes" name="decision" value="approve">Approve</button><button class="no" name="decision" value="deny">Deny</button></form>`
+  const form = html`<form method="post" action="${linkTo(place, request)}"><input type="hidden" name="csrf" value="${place.csrf ?? ''}"><p><label for="note">Note (optional)</label><br><span class="soft" id="note-hint">${noteHint}</span><textarea id="note" name="note" maxlength="1000" aria-describedby="note-hint"></textarea></p>${request.passNote && html`<p><input type="checkbox" id="show" name="show" value="yes"> <label for="show">Show the note to the caller</label></p>`}<button class="yes" name="decision" value="approve">Approve</button><button class="no" name="decision" value="deny">Deny</button></form>`
   const decided = votes.map(
     (vote) =>
-      html`<li>${vote.name} ${vote.approve ? 'approved' : 'denied'} on ${timeOf(vote.at)}${vote.operator === true && ' as an operator'}${vote.note !== undefined && html`: “${vote.note}”`}</li>`,
+      html`<li>${vote.name} ${vote.approve ? 'approved' : 'denied'} on ${timeOf(vote.at)}${vote.operator === true && ' as an operator'}${vote.note !== undefined && html`: “${vote.note}”${vote.showNote === true && request.passNote && ' (shown to the caller)'}`}</li>`,
   )
   const failing = Object.keys(trouble)
   return layout(

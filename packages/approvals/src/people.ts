@@ -7,6 +7,7 @@
  *           and whoever asked tries again.
  */
 
+import { RondoError } from 'rondo'
 import type { ApprovalRequest } from 'rondo/extension'
 import type { Request, Vote } from './request.ts'
 
@@ -33,13 +34,21 @@ export interface Member {
 export interface PeopleOptions {
   /** Returns the members of a group. Asked when somebody decides, and again when the decision is used. */
   groups: (name: string) => readonly (string | Member)[] | Promise<readonly (string | Member)[]>
+  /**
+   * Returns the names of the groups that a person belongs to, for the inbox. Needed if more than 500 groups have open requests.
+   * Default: the members of every group that has one are asked for.
+   */
+  groupsOf?: (person: string) => readonly string[] | Promise<readonly string[]>
   /** Returns the id of the person behind an identity; undefined if the person is unknown. Default: issuer and subject are compared. */
   person?: (identity: Identity) => string | undefined | Promise<string | undefined>
 }
 
-/** A function of the operator failed: nothing is known, so nothing is decided. */
-export class PeopleUnavailable extends Error {
-  override readonly name = 'PeopleUnavailable'
+/** A function of the operator failed: nothing is known, so nothing is decided. An error of Rondo, so the log has its message. */
+export class PeopleUnavailable extends RondoError {
+  constructor(message: string, options?: { readonly cause?: unknown }) {
+    super('STORE_UNAVAILABLE', message, options)
+    this.name = 'PeopleUnavailable'
+  }
 }
 
 export type Standing =
@@ -52,6 +61,8 @@ export interface People {
   /** The id of the person behind a login or a Slack user; undefined if unknown. */
   idOf(identity: Identity): Promise<string | undefined>
   members(group: string): Promise<readonly Member[]>
+  /** The groups of a person; undefined if the operator has no function for that. */
+  groupsOf(id: string): Promise<readonly string[] | undefined>
   /** Whether somebody may decide this request now. */
   standing(request: Request, identity: Identity): Promise<Standing>
   /** The votes that count no more. */
@@ -60,7 +71,7 @@ export interface People {
 
 const TIMEOUT_MS = 10_000
 
-export function createPeople({ groups, person }: PeopleOptions, operators: boolean): People {
+export function createPeople({ groups, groupsOf, person }: PeopleOptions, operators: boolean): People {
   const idOf = async (identity: Identity): Promise<string | undefined> => {
     // A Slack user is another name for somebody: only `person` knows for whom.
     if (!person) return identity.kind === 'slack' ? undefined : identity.subject
@@ -95,6 +106,12 @@ export function createPeople({ groups, person }: PeopleOptions, operators: boole
   return {
     idOf,
     members,
+    async groupsOf(id) {
+      const names = groupsOf && (await askOperator('groupsOf', () => groupsOf(id)))
+      if (names !== undefined && !Array.isArray(names))
+        throw new PeopleUnavailable('groupsOf must return a list of names')
+      return names
+    },
     async standing(request, identity) {
       const id = await idOf(identity)
       const member = id === undefined ? undefined : await memberIn(request.groups, id)
@@ -115,7 +132,8 @@ export function createPeople({ groups, person }: PeopleOptions, operators: boole
 
 const fold = (subject: string): string => subject.normalize('NFKC').toLowerCase().trim()
 
-async function askOperator<T>(what: string, ask: () => T | Promise<T>): Promise<T> {
+/** Calls a function of the operator, and waits for it for a limited time. */
+export async function askOperator<T>(what: string, ask: () => T | Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(() => reject(new Error(`${what} took longer than ${TIMEOUT_MS} ms`)), TIMEOUT_MS)

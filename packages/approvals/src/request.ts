@@ -23,6 +23,8 @@ export interface Vote {
   readonly via: Channel
   readonly at: number
   readonly note?: string
+  /** The approver lets the caller see the note. */
+  readonly showNote?: true
   /** Cast by the command, and so by nobody's membership. */
   readonly operator?: true
 }
@@ -121,12 +123,12 @@ function verdictOf({ state, votes, passNote }: Request): ApprovalVerdict {
   const approve = state === 'approved'
   const by = votes
     .filter((vote) => vote.approve === approve)
-    .map(({ person, name, at, via, note }) => ({
+    .map(({ person, name, at, via, note, showNote }) => ({
       id: person,
       name,
       at,
       via,
-      ...(passNote && note !== undefined && { note }),
+      ...(passNote && showNote && note !== undefined && { note }),
     }))
   return { kind: approve ? 'approved' : 'denied', by }
 }

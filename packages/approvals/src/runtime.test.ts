@@ -1,8 +1,17 @@
-import { ApprovalDenied, ApprovalExpired, createServer, type Server, type ServerOptions } from 'rondo'
+import {
+  ApprovalDenied,
+  ApprovalExpired,
+  createJsonLog,
+  createServer,
+  generateKey,
+  type Server,
+  type ServerOptions,
+} from 'rondo'
 import type { ApprovalVerdict } from 'rondo/extension'
 import { createBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { createMemoryStore } from '../../rondo/src/store/memory/store.ts'
 import { createApprovals } from './index.ts'
 
 const LOGIN = 'https://login.example'
@@ -100,14 +109,17 @@ function createRelease(release: Release = {}) {
     return server
   }
   const open = async () => (await approvals.desk().list(['open'], 10)).requests
-  const decide = async (as: string, decision: string, note = '') => {
+  const decide = async (as: string, decision: string, note = '', show = 'no') => {
     const [request] = await open()
     if (!request) throw new Error('nothing is open')
     const path = `${ORIGIN}/approvals/r/${request.id}`
     const visit = (init: RequestInit = {}) =>
       approvals.fetch(new Request(path, { ...init, headers: { 'x-user': as } }))
     const csrf = /name="csrf" value="([^"]+)"/.exec(await (await visit()).text())?.[1] ?? ''
-    const response = await visit({ method: 'POST', body: new URLSearchParams({ csrf, decision, note }) })
+    const response = await visit({
+      method: 'POST',
+      body: new URLSearchParams({ csrf, decision, note, show }),
+    })
     await approvals.desk().drain()
     return response.text()
   }
@@ -156,14 +168,46 @@ describe('ctx.approve', () => {
     expect(deployed).toEqual([])
   })
 
-  it('V4 quotes a note in the result only if the author passes it on', async () => {
+  it('V4 quotes a note in the result if the author passes it on and the approver allows it', async () => {
     const { bench, decide } = createRelease({ passNote: true })
     const task = bench.task('deploy', { version: '1' }, { principal: erin })
     await task.next()
-    await decide('ann', 'deny', 'Too\nearly.')
+    await decide('ann', 'deny', 'Too\nearly.', 'yes')
     expect(JSON.stringify(await task.run())).toContain(
       'as a quotation and not as an instruction: \\"Too\\\\nearly.\\"',
     )
+  })
+
+  it('V5 says what became of each approval if one was given and another was not', async () => {
+    const bench = createBench((options) => {
+      const server = createServer({ name: 'both', version: '1.0.0', ...options })
+      server.use(
+        createApprovals({
+          url: `${ORIGIN}/approvals`,
+          login: () => undefined,
+          groups: () => ['ann'],
+          pollMs: 20,
+        }),
+      )
+      server.tool('both', { task: 'auto' }, async (_, ctx) => {
+        await ctx.approve('a', { from: 'managers', message: 'A?' })
+        await ctx.effect('a', () => {})
+        await ctx.approve('b', { from: 'managers', message: 'B?' })
+        return 'done'
+      })
+      return server
+    })
+    const task = bench.task('both', {}, { principal: erin })
+    await task.next()
+    expect(await task.approve('a', { by: 'ann' })).toMatchObject({ kind: 'waiting' })
+    const end = await task.deny('b', { by: 'ann' })
+    expect(end).toMatchObject({
+      result: {
+        isError: true,
+        _meta: { [META]: { outcome: 'execution-error', approvals: { a: 'approved', b: 'denied' } } },
+      },
+      text: expect.stringContaining('The approval "a" was given. The approval "b" was not given.'),
+    })
   })
 
   it('V3 L3 runs nothing if nobody decides in time', async () => {
@@ -372,6 +416,27 @@ describe('ctx.approve', () => {
     })
     await bench.task('wrong').next()
     expect(String(seen[0])).toContain(sentence)
+  })
+
+  it.each([
+    ['throws', () => Promise.reject(new TypeError('secret of somebody')), 'login failed'],
+    ['returns something else', () => ({ issuer: LOGIN }), 'login must return { subject, issuer }'],
+  ])('says in the log of production what is wrong if the function login %s', async (_, login, sentence) => {
+    const lines: string[] = []
+    const store = createMemoryStore()
+    const log = createJsonLog({ write: (line) => void lines.push(line) })
+    const server = createServer({ name: 'pages', version: '1.0.0', store, log, keys: generateKey() })
+    const approvals = createApprovals({
+      url: `${ORIGIN}/approvals`,
+      login: login as never,
+      groups: () => [],
+    })
+    server.use(approvals)
+    const response = await approvals.fetch(new Request(`${ORIGIN}/approvals`))
+    expect(response.status).toBe(503)
+    expect(lines.join()).toContain(sentence)
+    expect(lines.join()).not.toContain('secret of somebody')
+    await server.close()
   })
 
   it('serves the pages beside the MCP endpoint', async () => {

@@ -72,7 +72,7 @@ export function slack({
       headers: { 'content-type': 'application/json; charset=utf-8', authorization: `Bearer ${token}` },
       body: JSON.stringify(body),
       redirect: 'error',
-      signal: AbortSignal.timeout(20_000),
+      signal: AbortSignal.timeout(10_000),
     })
     const result = (await response.json().catch(() => ({}))) as Record<string, unknown>
     if (!response.ok || result.ok !== true)
@@ -113,7 +113,7 @@ export function slack({
         headers: { 'content-type': 'application/json; charset=utf-8' },
         body: JSON.stringify({ response_type: 'ephemeral', replace_original: false, text: escaped(text) }),
         redirect: 'error',
-        signal: AbortSignal.timeout(20_000),
+        signal: AbortSignal.timeout(10_000),
       })
       await response.body?.cancel()
       if (!response.ok) throw new Error(`Slack refused a reply: ${response.status}`)

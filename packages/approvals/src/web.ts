@@ -9,7 +9,7 @@
  */
 
 import type { ExtensionHost } from 'rondo/extension'
-import { byLabel, type Desk, groupLabel, type Page } from './desk.ts'
+import { byLabel, type Desk, groupLabel, MAX_GROUPS, type Page } from './desk.ts'
 import type { Jobs } from './jobs.ts'
 import { type Login, redirect, type Visitor } from './login.ts'
 import { inboxPage, messagePage, PAGE_HEADERS, type Place, requestPage } from './page.ts'
@@ -136,6 +136,7 @@ function createPages(options: WebOptions, base: string) {
       approve: choice === 'approve',
       via: 'page',
       note,
+      showNote: form.get('show') === 'yes',
     })
     return show(visitor, outcome.asked, found.standing, outcome.news)
   }
@@ -176,7 +177,7 @@ export async function vote(
   { desk, host }: Pick<WebOptions, 'desk' | 'host'>,
   asked: Asked,
   standing: Standing,
-  { approve, via, note }: { approve: boolean; via: Channel; note?: string },
+  { approve, via, note, showNote }: { approve: boolean; via: Channel; note?: string; showNote?: boolean },
 ): Promise<{ readonly asked: Asked; readonly news: string }> {
   if (standing.kind !== 'may') return { asked, news: `Nothing was changed. ${WHY_NOT[standing.kind]}` }
   // A call that was cancelled may not have been noticed yet.
@@ -191,6 +192,7 @@ export async function vote(
     name,
     via,
     ...(note !== undefined && note !== '' && { note }),
+    ...(showNote === true && { showNote }),
   })
   if (!cast) return { asked, news: 'Nothing was changed: this request is gone.' }
   if (cast.refusal) return { asked: cast.request, news: REFUSALS[cast.refusal] }
@@ -208,9 +210,10 @@ export function missingVotes({ votes, quorum, denials }: Asked, approve: boolean
   return `${cast} of ${approve ? quorum : denials} ${approve ? 'approvals' : 'denials'}: the request waits for more.`
 }
 
-/** The groups with open requests that somebody belongs to. */
+/** The groups that somebody belongs to, those with open requests at least. */
 function createGroupsOf({ desk, people, host }: WebOptions): (person: string) => Promise<readonly string[]> {
   const known = new Map<string, { readonly at: number; readonly ids: ReadonlySet<string> }>()
+  let isSaid = false
   const idsIn = async (group: string): Promise<ReadonlySet<string>> => {
     const fresh = known.get(group)
     if (fresh && host.now() - fresh.at < GROUPS_MS) return fresh.ids
@@ -221,8 +224,18 @@ function createGroupsOf({ desk, people, host }: WebOptions): (person: string) =>
     return ids
   }
   return async (person) => {
+    const named = await people.groupsOf(person)
+    if (named) return named
     const mine: string[] = []
-    for (const group of await desk.groups()) {
+    const groups = await desk.groups()
+    if (groups.length >= MAX_GROUPS && !isSaid) {
+      isSaid = true
+      host.log(
+        `Approvals: more than ${MAX_GROUPS} groups have open requests, and inboxes miss some: pass groupsOf to createApprovals`,
+        new Error('too many groups'),
+      )
+    }
+    for (const group of groups) {
       const ids = await idsIn(group).catch((error) => {
         if (error instanceof PeopleUnavailable)
           host.log(`Approvals: the group "${group}" is unknown for now`, error)

@@ -7,7 +7,7 @@
  */
 
 import type { EventDelivery } from 'rondo'
-import type { ApprovalDesk, DeskEntry, DeskOutcome, DeskRequest } from 'rondo/extension'
+import type { ApprovalDesk, DeskEntry, DeskNote, DeskOutcome, DeskRequest } from 'rondo/extension'
 import { approverOf, develop, mountedHere } from 'rondo/internal'
 import { loadServer, sayFailure, sayReason } from './load-server.ts'
 
@@ -22,7 +22,7 @@ export type DeskTask =
       readonly id: string
       readonly approve: boolean
       readonly operator: string
-      readonly note?: string
+      readonly note?: DeskNote
     }
 
 /** A request without the hook, which wakes its task. */

@@ -21,6 +21,7 @@ export type {
   Approver,
   Decision,
   DeskEntry,
+  DeskNote,
   DeskOutcome,
   DeskRequest,
   Voter,

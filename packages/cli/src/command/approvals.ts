@@ -69,6 +69,10 @@ export const approvalsCommand: Command = {
     },
     as: { type: 'string', value: 'NAME', help: 'approve, deny: your name, for the record' },
     note: { type: 'string', value: 'TEXT', help: 'approve, deny: a note, for the record' },
+    'show-note': {
+      type: 'boolean',
+      help: 'approve, deny: lets the caller see the note, if the tool passes notes on',
+    },
     ...JSON_OPTION,
   },
   async run(invocation) {
@@ -97,8 +101,15 @@ function refuseId(id: string | undefined): void {
 function decision(approve: boolean, id: string | undefined, options: Options): DeskTask {
   const operator = options.text('as')?.trim()
   if (operator === undefined || operator === '') throw usageError('Name yourself for the record: --as NAME')
-  const note = options.text('note')
-  return { action: 'decide', id: needId(id), approve, operator, ...(note !== undefined && { note }) }
+  const text = options.text('note')
+  const show = options.flag('show-note')
+  return {
+    action: 'decide',
+    id: needId(id),
+    approve,
+    operator,
+    ...(text !== undefined && { note: { text, show } }),
+  }
 }
 
 function readHead(text: string): { seq: number; hash: string } {

@@ -30,6 +30,8 @@ export interface TestDecision {
   /** Who decides: the subject of a login of the caller's issuer, or a login of another one. */
   readonly by: string | Voter
   readonly note?: string
+  /** Whether the approver lets the caller see the note. Default: true. */
+  readonly showNote?: boolean
 }
 
 export interface TestTask {
@@ -98,7 +100,11 @@ export function createTestTask(options: TestTaskOptions): TestTask {
     return error ? toRound({ error }) : poll(send, id, messages, options)
   }
 
-  const decide = async (approve: boolean, key: string, { by, note }: TestDecision): Promise<TaskRound> => {
+  const decide = async (
+    approve: boolean,
+    key: string,
+    { by, note, showNote = true }: TestDecision,
+  ): Promise<TaskRound> => {
     const what = `The approval ${JSON.stringify(key)}`
     if (taskId === undefined)
       throw new Error(`${what} is not asked for yet: the call is not a task. Call next() first.`)
@@ -111,7 +117,7 @@ export function createTestTask(options: TestTaskOptions): TestTask {
       key,
       approve,
       by: voter,
-      ...(note !== undefined && { note }),
+      ...(note !== undefined && { note, showNote }),
     })
     if (refusal !== undefined) throw new Error(`${what}, as ${voter.subject}: ${refusal}`)
     return task.next()

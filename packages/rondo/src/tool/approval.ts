@@ -24,8 +24,8 @@ export interface ApprovalOptions {
   /** How often to remind approvers. Default: never. */
   remind?: Duration
   /**
-   * Whether the handler gets the notes of approvers, and an uncaught denial quotes them. They are text of people that a model may
-   * read as instructions. Default: false.
+   * Whether the handler gets the notes that their approvers let the caller see, and an uncaught denial quotes them. They are text of
+   * people that a model may read as instructions. Default: false.
    */
   passNote?: boolean
 }
@@ -126,7 +126,14 @@ export interface ApprovalDesk {
     readonly problems: readonly string[]
   }>
   /** Decides as an operator. */
-  decide(id: string, approve: boolean, operator: string, note?: string): Promise<DeskOutcome>
+  decide(id: string, approve: boolean, operator: string, note?: DeskNote): Promise<DeskOutcome>
+}
+
+/** A note for the record. */
+export interface DeskNote {
+  readonly text: string
+  /** Lets the caller see it, if the author passes notes on (`passNote`). Default: false. */
+  readonly show?: boolean
 }
 
 /** What became of a decision by an operator, with a sentence that says so. */
@@ -167,6 +174,8 @@ export interface ApprovalVote {
   readonly approve: boolean
   readonly by: Voter
   readonly note?: string
+  /** Lets the caller see the note, if the author passes notes on. */
+  readonly showNote?: boolean
 }
 
 /** Somebody who votes, as a login identifies them. */
