@@ -122,6 +122,8 @@ export interface ConsoleOptions {
   readonly source?: string
   /** A file of this repository, instead of a source. */
   readonly path?: string
+  /** The servers of a configuration file, instead of a source. */
+  readonly mcpServers?: object
   readonly instances?: number
   readonly args?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
@@ -130,17 +132,30 @@ export interface ConsoleOptions {
 export async function startConsole({
   source = deskSource(),
   path,
-  instances = 2,
+  mcpServers,
+  instances = mcpServers ? 1 : 2,
   args = [],
   env = {},
 }: ConsoleOptions = {}): Promise<ConsoleProcess> {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-console-'))
-  const file = path === undefined ? join(folder, 'server.mjs') : resolve(path)
-  if (path === undefined) writeFileSync(file, source)
+  const own = join(folder, mcpServers ? 'mcp.json' : 'server.mjs')
+  const file = path === undefined ? own : resolve(path)
+  if (path === undefined) writeFileSync(file, mcpServers ? JSON.stringify({ mcpServers }) : source)
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(
     process.execPath,
-    [CLI, 'console', file, '--port', '0', '--json', '--instances', String(instances), ...args],
+    [
+      CLI,
+      'console',
+      ...(mcpServers ? ['--config'] : []),
+      file,
+      '--port',
+      '0',
+      '--json',
+      '--instances',
+      String(instances),
+      ...args,
+    ],
     {
       cwd: folder,
       env: { PATH, HOME, RONDO_HOME: join(folder, '.home'), ...env },

@@ -3,7 +3,13 @@
 import type { JSX } from 'preact'
 import { useState } from 'preact/hooks'
 import { cleanText } from 'rondo/forms'
-import { type ActionKind, EXPECTED, type Served, sayDelivery } from '../src/console/event.ts'
+import {
+  type ActionKind,
+  EXPECTED,
+  type Served,
+  sayDelivery,
+  type UpstreamRequest,
+} from '../src/console/event.ts'
 import type { Api } from './api.ts'
 import { toTest } from './export.ts'
 import { Lanes } from './lanes.tsx'
@@ -19,6 +25,7 @@ import {
   outcomeOf,
   questionsOf,
   type Round,
+  sidesOf,
   stateOf,
   summarize,
   type Task,
@@ -53,6 +60,7 @@ export function FlowView({
     )
   const task = flow.task === undefined ? undefined : model.tasks.get(flow.task)
   const sum = summarize(flow)
+  const sides = sidesOf(flow)
   const outcome = outcomeOf(flow, task, now)
   const isOpen = task === undefined && (outcome === 'input_required' || outcome === 'moved')
   const end = endOf(flow, task)
@@ -95,6 +103,11 @@ export function FlowView({
             {flow.client ?? 'unknown'}
             {flow.principal ? ` as ${flow.principal}` : ''}
           </Fact>
+          {sides && (
+            <Fact name="Sides">
+              {sides.client} → {sides.upstream}
+            </Fact>
+          )}
         </dl>
         {end && <EndView end={end} />}
         {end === undefined && flow.running && (
@@ -239,10 +252,28 @@ export function FlowView({
                 <Json value={round.exchange?.response} />
               </div>
             </div>
+            <Behind requests={model.upstream.get(round.exchange?.id ?? '') ?? []} />
           </details>
         ))}
       </Panel>
     </article>
+  )
+}
+
+/** The requests to the servers behind a gateway that began in a round. */
+function Behind({ requests }: { requests: readonly UpstreamRequest[] }): JSX.Element | null {
+  if (requests.length === 0) return null
+  return (
+    <>
+      <h3>Sent to the server behind</h3>
+      <ul class="behind">
+        {requests.map(({ upstream, revision, method, target, ms, outcome }, i) => (
+          <li key={String(i)}>
+            {upstream} ({revision}): <code>{method}</code> {target ?? ''} {outcome}, {formatMs(ms)}
+          </li>
+        ))}
+      </ul>
+    </>
   )
 }
 

@@ -11,6 +11,7 @@ import type {
   RoundHappening,
   SeenExchange,
   StoredTask,
+  UpstreamRequest,
 } from '../src/console/event.ts'
 
 export type RoundEvent = RoundHappening['round']
@@ -30,6 +31,16 @@ export interface Round {
 
 /** A turn of a task, which a worker runs. */
 export const isTurn = ({ event }: Round): boolean => event.turn !== undefined
+
+/** The two sides of a gateway, as its last round saw them; undefined for a flow of another server. */
+export function sidesOf({
+  rounds,
+}: Flow): { readonly client: string; readonly upstream: string } | undefined {
+  const { upstream, upstreamVersion = 'unknown', protocolVersion = 'unknown' } = rounds.at(-1)?.event ?? {}
+  return upstream === undefined
+    ? undefined
+    : { client: protocolVersion, upstream: `${upstream} (${upstreamVersion})` }
+}
 
 /** "Round 2", or "Turn 3" of a task. */
 export function nameOf(round: Round): string {
@@ -110,6 +121,8 @@ export interface Model {
   /** Rounds by exchange, and exchanges whose round is not known yet. */
   readonly flowOf: ReadonlyMap<string, string>
   readonly exchanges: ReadonlyMap<string, SeenExchange>
+  /** Requests to the servers behind a gateway, by exchange. */
+  readonly upstream: ReadonlyMap<string, readonly UpstreamRequest[]>
 }
 
 export type Questions = Readonly<
@@ -125,6 +138,7 @@ export const EMPTY: Model = {
   findings: [],
   flowOf: new Map(),
   exchanges: new Map(),
+  upstream: new Map(),
 }
 
 const MAX_FLOWS = 10_000
@@ -144,6 +158,7 @@ export function apply(model: Model, events: readonly ConsoleEvent[]): Model {
     findings: [...model.findings],
     flowOf: new Map(model.flowOf),
     exchanges: new Map(model.exchanges),
+    upstream: new Map(model.upstream),
   }
   for (const event of events) {
     if (event.seq <= next.seq) continue
@@ -153,6 +168,7 @@ export function apply(model: Model, events: readonly ConsoleEvent[]): Model {
   trim(next.flows, MAX_FLOWS)
   trim(next.tasks, MAX_TASKS)
   trim(next.exchanges, MAX_EXCHANGES)
+  trim(next.upstream, MAX_EXCHANGES)
   next.findings = next.findings.slice(-MAX_FINDINGS)
   return next
 }
@@ -167,6 +183,7 @@ type Draft = {
   examined?: Examination
   flowOf: Map<string, string>
   exchanges: Map<string, SeenExchange>
+  upstream: Map<string, readonly UpstreamRequest[]>
 }
 
 function applyOne(draft: Draft, event: ConsoleEvent): void {
@@ -189,6 +206,12 @@ function applyOne(draft: Draft, event: ConsoleEvent): void {
       return applyRound(draft, event)
     case 'running':
       return applyRunning(draft, event)
+    case 'upstream': {
+      const { exchange, request } = event
+      if (exchange === undefined) return
+      draft.upstream.set(exchange, [...(draft.upstream.get(exchange) ?? []), request])
+      return
+    }
     case 'exchange':
       return applyExchange(draft, event.exchange, event.at)
     case 'action':

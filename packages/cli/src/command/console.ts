@@ -26,7 +26,7 @@ const MAX_INSTANCES = 16
 
 export const consoleCommand: Command = {
   name: 'console',
-  usage: '<file>',
+  usage: '<file> | --config FILE',
   summary: 'runs a file as several instances, with a page that shows its calls and breaks them on purpose',
   details: [
     'The file exports a server, as for "rondo play". The page and the MCP address are on 127.0.0.1 and ::1 only.',
@@ -38,17 +38,26 @@ export const consoleCommand: Command = {
       value: 'N',
       help: `how many processes run the file, 1 to ${MAX_INSTANCES} (default: 3)`,
     },
+    config: {
+      type: 'string',
+      value: 'FILE',
+      help: 'shows a gateway before the servers of a JSON file with "mcpServers"',
+    },
     port: { type: 'string', value: 'N', help: 'the port (default: 3000); 0 picks a free one' },
     open: { type: 'boolean', help: 'opens the page in a browser' },
     'no-watch': { type: 'boolean', help: 'does not reload on change' },
     ...JSON_OPTION,
   },
   async run({ io, words, options }) {
-    const [file, ...others] = words
-    if (file === undefined || others.length > 0) throw usageError('Name one file that exports a server')
+    const config = options.text('config')
+    const [file, ...others] = config === undefined ? words : [config, ...words]
+    if (file === undefined || others.length > 0)
+      throw usageError('Name one file that exports a server, or pass --config')
+    if (config !== undefined && !config.endsWith('.json')) throw usageError('--config takes a JSON file')
     const path = resolve(io.cwd, file)
     if (!isFile(path)) throw usageError(`No such file: ${path}`)
-    const wanted = options.text('instances') ?? '3'
+    // Another instance would start commands of its own, and does not hold the calls of the first.
+    const wanted = options.text('instances') ?? (config === undefined ? '3' : '1')
     const count = /^\d+$/.test(wanted) ? Number(wanted) : 0
     if (count < 1 || count > MAX_INSTANCES)
       throw usageError(`--instances takes a whole number from 1 to ${MAX_INSTANCES}, not "${wanted}"`)
@@ -91,7 +100,7 @@ export const consoleCommand: Command = {
       if (!io.signal.aborted) announce(io, { web, file: path, call, pages: addresses }, options.flag('json'))
       stopFollowing = followTasks({ fleet, proxy, book, look: (id) => calls.task({ id }) })
       if (options.flag('open') && !io.signal.aborted) openBrowser(io, web.page)
-      if (!options.flag('no-watch'))
+      if (config === undefined && !options.flag('no-watch'))
         stopWatching = watchSources(path, () => {
           tell(io, 'A file changed; reloading.')
           void act({ kind: 'reload' }).then(

@@ -22,6 +22,12 @@ export type Happening =
       readonly event: Exclude<Sendable<LogEvent>, RoundEvent>
     }
   | { readonly kind: 'running'; readonly instance: string; readonly round: UnendedRound }
+  | {
+      readonly kind: 'upstream'
+      readonly instance: string
+      readonly exchange?: string
+      readonly request: UpstreamRequest
+    }
   | { readonly kind: 'task'; readonly instance: string; readonly event: Sendable<EngineEvent> }
   | { readonly kind: 'stored'; readonly task: StoredTask }
   | { readonly kind: 'examined'; readonly tool?: string; readonly findings: readonly ExaminedFinding[] }
@@ -35,6 +41,18 @@ export interface RoundHappening {
   readonly exchange?: string
   readonly round: RoundEvent
   readonly operations: readonly TracedOperation[]
+}
+
+/** A request of a gateway to a server behind it. */
+export interface UpstreamRequest {
+  readonly upstream: string
+  readonly revision: string
+  readonly method: string
+  readonly target?: string
+  readonly began: number
+  readonly ms: number
+  /** As in the log, or the code of an error. */
+  readonly outcome: string
 }
 
 /** A finding of `rondo doctor`, with a flow in which it was found. */

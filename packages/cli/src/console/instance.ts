@@ -27,7 +27,9 @@ import {
   REWORD_HEADER,
   SKEW_HEADER,
   type SupervisorMessage,
+  type UpstreamRequest,
 } from './event.ts'
+import { loadGateway } from './load-gateway.ts'
 
 const [path = ''] = process.argv.slice(2)
 
@@ -80,6 +82,12 @@ develop({
   store: (store) => void stores.push(store),
   pages: process.env[PAGES_VARIABLE],
 })
+
+/** A request belongs to the exchange in which it began, even if it ends later. */
+function reportUpstream(): (request: UpstreamRequest) => void {
+  const exchange = current.getStore()?.exchange
+  return (request) => report({ kind: 'upstream', exchange, request })
+}
 
 /** Older tasks are not shown. */
 const MAX_TASKS = 200
@@ -189,7 +197,9 @@ async function start(): Promise<void> {
       event: plain({ event: 'warning', message: 'Unhandled rejection: await every promise', error }) as never,
     }),
   )
-  const { server, exported, isOfficial } = await loadServer(path)
+  const { server, exported, isOfficial } = path.endsWith('.json')
+    ? await loadGateway(path, reportUpstream)
+    : await loadServer(path)
   await Promise.all(stores.map((store) => store.ready())).catch((error) => {
     throw new Error(`Its store cannot be used. ${sayReason(error)}`)
   })
