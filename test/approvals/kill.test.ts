@@ -71,7 +71,7 @@ describePostgres('on PostgreSQL', () => {
 
   it(TITLE, async () => {
     const database = createPostgresDatabase(server)
-    await disturb(database, POINTS.slice(2))
+    await disturb(database, POINTS.slice(3))
     await database.close()
   })
 })

@@ -18,7 +18,7 @@ const servers: Server[] = []
 afterAll(() => Promise.all(servers.map((server) => server.close())))
 
 /** A server that runs a task in this process, and a file that exports one with the same name and store. */
-async function createRelease({ operators }: { operators: boolean }) {
+async function createRelease({ operators, quorum = 1 }: { operators: boolean; quorum?: number }) {
   const database = join(home.path, 'releases.db')
   const file = join(home.path, 'releases.mjs')
   writeFileSync(
@@ -48,6 +48,8 @@ async function createRelease({ operators }: { operators: boolean }) {
       from: 'managers',
       message: 'Deploy\u001b[31m?',
       details: { version: '1.2.3' },
+      quorum,
+      passNote: true,
     })
     await ctx.effect('deploy', ({ key }) => void effects.push(key))
     return 'Deployed.'
@@ -131,6 +133,43 @@ describe('rondo approvals', () => {
     })
     expect(await approvals.desk().get(id)).toMatchObject({ state: 'open', votes: [] })
     expect(effects).toEqual([])
+  })
+
+  it('V3 says that the first vote of a quorum decides nothing yet, and shows a note only if asked to', async () => {
+    const { id, run, ended, effects, approvals } = await createRelease({ operators: true, quorum: 2 })
+    const first = await run('approve', id, '--as', 'olga', '--note', 'Between us.')
+    expect(first.code).toBe(0)
+    expect(first.stderr).toMatch(/^1 of 2 approvals: the request waits for more\.$/m)
+    expect(effects).toEqual([])
+    const again = await run('approve', id, '--as', 'olga', '--json')
+    expect([again.code, JSON.parse(again.stdout)]).toEqual([
+      1,
+      { kind: 'refused', state: 'open', message: 'Nothing was changed: you have decided before.' },
+    ])
+    const second = await run('approve', id, '--as', 'otto', '--note', 'Go.', '--show-note', '--json')
+    expect(JSON.parse(second.stdout)).toEqual({ kind: 'decided', state: 'approved', message: 'Approved.' })
+    await ended()
+    expect(effects).toHaveLength(1)
+    const { used } = (await approvals.desk().get(id)) ?? {}
+    expect(used).toMatchObject({ by: [{ name: 'olga' }, { name: 'otto', note: 'Go.' }] })
+    expect(JSON.stringify(used)).not.toContain('Between us')
+  })
+
+  it('lists the requests of an official server', async () => {
+    const file = join(home.path, 'official.mjs')
+    const node_modules = pathToFileURL(resolve('node_modules')).href
+    writeFileSync(
+      file,
+      `import { McpServer } from '${node_modules}/@modelcontextprotocol/server/dist/index.mjs'
+      import { createRondo } from '${built('rondo/dist/sdk.js')}'
+      import { createSqliteStore } from '${built('rondo/dist/sqlite.js')}'
+      import { createApprovals } from '${built('approvals/dist/index.js')}'
+      const rondo = createRondo({ audience: 'official', store: createSqliteStore({ file: '${join(home.path, 'official.db')}' }) })
+      rondo.use(createApprovals({ url: 'http://127.0.0.1:3000/approvals', login: () => undefined, groups: () => [] }))
+      export default () => rondo.tasks(new McpServer({ name: 'official', version: '1' }))`,
+    )
+    const listed = await home.run(['approvals', 'list', file, '--json'], { env: { RONDO_KEYS: keys } })
+    expect([listed.code, JSON.parse(listed.stdout)]).toEqual([0, { requests: [] }])
   })
 
   it('says what is wrong with the command line and with the file', async () => {

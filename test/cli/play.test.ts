@@ -187,6 +187,20 @@ describe('rondo play', () => {
     expect((await home.run(['tools', url])).stdout).toContain('Hello')
   })
 
+  it('serves the routes of extensions of an official server beside the MCP endpoint', async () => {
+    const pages = `rondo.use({ name: 'pages', routes: { '/pages': async () => new Response('a page', {
+      headers: [['set-cookie', 'a=1'], ['set-cookie', 'b=2']],
+    }) } })`
+    writeFileSync(file, `${officialSource(true)}\n${pages}`)
+    const [, url = ''] = await play('--no-watch').hear(SERVING)
+    const response = await fetch(new URL('/pages/below', url))
+    expect(await response.text()).toBe('a page')
+    expect(response.headers.getSetCookie()).toEqual(['a=1', 'b=2'])
+    expect((await fetch(new URL('/pagesbeside', url))).status).not.toBe(200)
+    const headers = { origin: 'https://page.example' }
+    expect((await fetch(new URL('/pages', url), { headers })).status).toBe(403)
+  })
+
   it('serves the routes of extensions beside the MCP endpoint', async () => {
     writeFileSync(
       file,
