@@ -68,6 +68,9 @@ export type RunInTransaction = (text: string, values?: unknown[]) => Promise<PgR
 
 const CONFLICT: ApprovalOutcome = { kind: 'conflict' }
 
+/** Sorts after every character that a label may begin with. */
+const LAST = '\u{10ffff}'
+
 export function createApprovals(database: PostgresDatabase): ApprovalStore {
   const { schema, query, now } = database
   const table = `${schema}.approval`
@@ -78,8 +81,14 @@ export function createApprovals(database: PostgresDatabase): ApprovalStore {
     `SELECT ${columns} FROM ${table}_label l JOIN ${table} a ON a.tenant = l.tenant AND a.id = l.id
     WHERE l.tenant = $1 AND l.label = $2 AND (l.created_at, l.id) ${compare} ($3::bigint, $4) AND ${alive('$5')}
     ORDER BY l.created_at ${order}, l.id ${order} LIMIT $6`
-  const next = `SELECT label FROM ${table}_label WHERE tenant = $1 AND label > $2 AND starts_with(label, $3)
-    ORDER BY label LIMIT 1`
+  /** From one label to the next, however many requests have it. */
+  const labels = `WITH RECURSIVE found AS (
+      (SELECT label, 1 AS n FROM ${table}_label WHERE tenant = $1 AND label > $2 AND label < $3 ORDER BY label LIMIT 1)
+      UNION ALL
+      SELECT (SELECT l.label FROM ${table}_label l WHERE l.tenant = $1 AND l.label > found.label AND l.label < $3
+        ORDER BY l.label LIMIT 1), found.n + 1
+      FROM found WHERE found.label IS NOT NULL AND found.n < $4::int)
+    SELECT label FROM found WHERE label IS NOT NULL ORDER BY n`
   const claim = `UPDATE ${table}_job j SET due_at = ${nowAt('$2')} + $3::bigint, attempts = attempts + 1, epoch = epoch + 1
     FROM (SELECT tenant, request, name FROM ${table}_job WHERE tenant = $1 AND due_at <= ${nowAt('$2')}
       ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED) due
@@ -98,14 +107,8 @@ export function createApprovals(database: PostgresDatabase): ApprovalStore {
       return (await query(text, [tenant, label, createdAt, id, now(), limit])).map(toRow)
     },
     async labels(tenant, prefix, limit) {
-      const labels: string[] = []
-      for (let last = prefix; labels.length < limit; ) {
-        const [row] = await query(next, [tenant, last, prefix])
-        if (row === undefined) break
-        last = String(row.label)
-        labels.push(last)
-      }
-      return labels
+      const rows = await query(labels, [tenant, prefix, `${prefix}${LAST}`, limit])
+      return rows.map(({ label }) => String(label))
     },
     async claim(tenant, leaseMs, limit) {
       const rows = await query(claim, [tenant, now(), leaseMs, limit])
