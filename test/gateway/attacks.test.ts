@@ -406,7 +406,10 @@ describe('W9 decide', () => {
       'failed',
     ],
     ['returns nonsense', () => 'maybe' as never, 'does not allow'],
-    ['wants an approval', () => 'approve', 'does not offer yet'],
+    ['returns nothing', () => undefined as never, 'does not allow'],
+    ['returns null', () => null as never, 'does not allow'],
+    ['returns an empty object', () => ({}) as never, 'does not allow'],
+    ['wants an approval', () => 'approve', 'has no approvals'],
     ['wants a confirmation of what is too long to show', () => 'confirm', 'too long'],
   ])('sends nothing if it %s', async (name, decide, wanted) => {
     const { up, url } = await serve(decide)

@@ -93,6 +93,17 @@ export function createCatalog(parts: CatalogParts): Catalog {
     }
   }
 
+  /** Returns false for an entry that cannot be served, such as a template that is none: the others are offered all the same. */
+  const declare = ({ listing, name, upstream, forwarded }: Entry): boolean => {
+    try {
+      port.declare(listing, name, forwarded)
+      return true
+    } catch (error) {
+      warn(`"${displayText(name)}" of "${upstream}" is not offered: ${reasonOf(error)}.`)
+      return false
+    }
+  }
+
   return {
     async sync(upstream) {
       const { client } = await upstream.anyConnection(undefined, parts.kinds)
@@ -113,7 +124,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
       )
     },
     publish(changed) {
-      const told = new Set<string>()
+      const told = new Set<Listing>(changed && [changed])
       const wanted = new Map<string, Entry>()
       const problems: string[] = []
       const entries = parts.upstreams.flatMap(({ name }) => read.get(name) ?? [])
@@ -144,19 +155,17 @@ export function createCatalog(parts: CatalogParts): Catalog {
       started = true
       for (const [key, { listing, name }] of declared) {
         if (wanted.has(key)) continue
-        server.remove(listing, name)
+        port.remove(listing, name)
         declared.delete(key)
         told.add(listing)
       }
       for (const [key, entry] of wanted) {
         const before = declared.get(key)
         if (before && before.upstream === entry.upstream && isSame(before.row, entry.row)) continue
-        if (before) server.remove(entry.listing, entry.name)
-        port.declare(entry.listing, entry.name, entry.forwarded)
-        declared.set(key, entry)
+        if (declare(entry)) declared.set(key, entry)
         told.add(entry.listing)
       }
-      if (changed !== undefined && !told.has(changed)) port.changed(changed)
+      for (const listing of told) port.changed(listing)
       const [one] = several ? [] : parts.upstreams
       if (one !== undefined && !unlisted && one.known.resources === true) {
         unlisted = true

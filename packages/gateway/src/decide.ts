@@ -51,16 +51,20 @@ export async function assertAllowed(
   facts: DecideFacts,
   ctx: Context,
 ): Promise<void> {
-  const decision = await decide?.(facts)
-  if (decision === undefined || decision === 'allow') return
+  if (decide === undefined) return
+  const decision = await decide(facts)
+  if (decision === 'allow') return
   const { upstream, tool, arguments: args } = facts
   const isSent = ctx.requestState !== undefined
   const nothing = isSent
     ? `It was begun before, and was ended; it may have had effects at "${upstream}".`
     : `Nothing was sent to "${upstream}".`
-  const isApproval = decision === 'approve' || (typeof decision === 'object' && 'approve' in decision)
+  // Whatever is returned that is none of these is a No, and a No wins.
+  const given: { readonly approve?: string | readonly string[]; readonly deny?: string } =
+    typeof decision === 'object' && decision !== null ? decision : {}
+  const isApproval = decision === 'approve' || (given.approve !== undefined && given.deny === undefined)
   if (decision !== 'confirm' && !isApproval) {
-    const reason = typeof decision === 'object' && decision !== null ? `: ${decision.deny}` : ''
+    const reason = given.deny === undefined ? '' : `: ${given.deny}`
     throw new ToolError(
       `The operator of this gateway does not allow the call of ${tool}${reason}. ${nothing}`,
     )
@@ -74,7 +78,7 @@ export async function assertAllowed(
     if (await ctx.confirm(CONFIRM_KEY, `Call ${tool} at ${upstream} with these arguments?\n${text}`)) return
     throw new ToolError(`The user did not confirm the call of ${tool}. ${nothing}`)
   }
-  const from = decision === 'approve' ? approvals?.from : decision.approve
+  const from = given.approve ?? approvals?.from
   if (approvals === undefined || from === undefined)
     throw new ToolError(
       `decide asks for an approval, and this gateway has no approvals: its operator passes approvals: { from } and a store, and uses @rondo/approvals. ${nothing}`,

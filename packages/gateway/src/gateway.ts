@@ -424,6 +424,8 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
     for await (const change of client.subscribe(filter, { signal })) {
       if (change.kind === 'task' || change.kind === 'resource') continue
       if (await read(upstream)) catalog.publish(change.kind === 'gap' ? undefined : change.kind)
+      // However often an upstream says so: what arrives meanwhile is one change.
+      await sleep(clock, FIRST_RETRY_MS, signal)
     }
   }
 

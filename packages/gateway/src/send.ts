@@ -123,9 +123,7 @@ export async function advance(one: Advance): Promise<Step> {
     const connection = await upstream.connection(ctx.principal, one.kinds)
     if (state !== undefined && state.r !== connection.revision)
       throw changed(upstream, state.r, connection.revision)
-    if (!connection.rounds) return await sendOnce(one, () => hold(one, connection))
-    if (state?.t !== undefined) return await sendOnce(one, () => followTask(one, connection))
-    return await sendOnce(one, () => sendRound(one, connection))
+    return await sendOnce(one, () => sendStep(one, connection))
   } catch (error) {
     throw toFailure(passed, error, one.signal, state?.h !== undefined)
   }
@@ -171,8 +169,27 @@ export async function endBegun(
 
 const UNSUPPORTED_VERSION = -32022
 
-async function sendRound(one: Advance, connection: Connection, again = true): Promise<Step> {
-  const { passed, ctx, state, answers, kinds } = one
+/** Sends a step in the revision of the connection, or in another one if the server was replaced. */
+async function sendStep(one: Advance, connection: Connection, again = true): Promise<Step> {
+  const { passed, ctx, state, kinds } = one
+  try {
+    if (!connection.rounds) return await hold(one, connection)
+    return await (state?.t === undefined ? sendRound(one, connection) : followTask(one, connection))
+  } catch (error) {
+    lostConnection(passed.upstream, connection, error)
+    // It has done nothing: the tool runs only as a task.
+    if (needsTask(error) && connection.rounds && state === undefined && mayFollow(one))
+      return followTask(one, connection)
+    // It refuses the revision and so has done nothing: it was replaced by a server of another one.
+    if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
+    connection.drop()
+    if (!again || state !== undefined) throw error
+    return sendStep(one, await passed.upstream.connection(ctx.principal, kinds), false)
+  }
+}
+
+async function sendRound(one: Advance, connection: Connection): Promise<Step> {
+  const { passed, state, answers, kinds } = one
   const { upstream, request } = passed
   const sending = {
     ...lineOf(one),
@@ -182,29 +199,14 @@ async function sendRound(one: Advance, connection: Connection, again = true): Pr
     ...(answers && { inputResponses: answers }),
     ...(state?.s !== undefined && { requestState: state.s }),
   }
-  try {
-    const { client } = connection
-    const round: RoundResult | RoundTask = await connection.use(
-      () =>
-        one.follows ? client.round(request, sending) : client.round(request, { ...sending, tasks: false }),
-      one.signal,
-    )
-    if (round.resultType === 'task')
-      return { kind: 'task', task: await handTask(one, connection, round.task) }
-    if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
-    const { inputRequests: questions, requestState: s } = round
-    return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
-  } catch (error) {
-    lostConnection(upstream, connection, error)
-    // It has done nothing: the tool runs only as a task.
-    if (needsTask(error) && state === undefined && mayFollow(one)) return followTask(one, connection)
-    // It refuses the revision and so has done nothing: it was replaced by a server of another one.
-    if (!(error instanceof PeerError && error.peer.code === UNSUPPORTED_VERSION)) throw error
-    connection.drop()
-    if (!again || state !== undefined) throw error
-    const other = await upstream.connection(ctx.principal, kinds)
-    return other.rounds ? sendRound(one, other, false) : hold(one, other)
-  }
+  const { client } = connection
+  const send = () =>
+    one.follows ? client.round(request, sending) : client.round(request, { ...sending, tasks: false })
+  const round: RoundResult | RoundTask = await connection.use(send, one.signal)
+  if (round.resultType === 'task') return { kind: 'task', task: await handTask(one, connection, round.task) }
+  if (round.resultType === 'complete') return { kind: 'result', result: round.result as unknown as Result }
+  const { inputRequests: questions, requestState: s } = round
+  return { kind: 'asks', questions, state: stateOf(upstream, connection, { s }) }
 }
 
 /** Hands a task to its caller. One that cannot be handed over is cancelled, because nobody could follow it. */

@@ -12,10 +12,13 @@ import type { Server } from './server.ts'
 export interface Forwarding {
   /**
    * Declares what another server offers. Nothing of it is checked here: its row is listed unchanged, its result passes as it is,
-   * and development mode does not run it twice. `name` is that of the tool or prompt, or the URI or URI template.
+   * and development mode does not run it twice. `name` is that of the tool or prompt, or the URI or URI template. Replaces what was
+   * declared under this name here before. Subscribers are not notified: `changed` does that, once for many.
    */
   declare(listing: Listing, name: string, forwarded: Forwarded): void
-  /** Notifies subscribers that a list has changed, for a change that the rows do not show. */
+  /** Removes what was declared, without a notification. */
+  remove(listing: Listing, name: string): void
+  /** Notifies subscribers that a list has changed. */
   changed(listing: Listing): void
   /** Serves requests about tasks of other servers, and declares tasks to clients. */
   tasks(tasks: ForwardedTasks): void

@@ -344,10 +344,18 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
     },
   }
   offerExtensions(server, { host, routes: extensions.routes })
+  const forwardedNames = new Set<string>()
   offerForwarding(server, {
     declare(listing, name, forwarded) {
+      if (forwardedNames.has(`${listing} ${name}`)) registry.remove(listing, name)
       registry.forward(listing, name, forwarded)
-      service.changed(listing)
+      forwardedNames.add(`${listing} ${name}`)
+      service.invalidate(listing)
+    },
+    remove(listing, name) {
+      if (!forwardedNames.delete(`${listing} ${name}`)) return
+      registry.remove(listing, name)
+      service.invalidate(listing)
     },
     changed: (listing) => service.changed(listing),
     tasks(tasks) {

@@ -45,6 +45,8 @@ interface ServiceOptions extends Pick<Service, Given> {
 export interface OpenService extends Service {
   /** Something was declared or removed: rebuilds the list and notifies subscribers. */
   changed(listing: Listing): void
+  /** Rebuilds the list without a notification. */
+  invalidate(listing: Listing): void
 }
 
 export function createService(options: ServiceOptions): OpenService {
@@ -60,6 +62,10 @@ export function createService(options: ServiceOptions): OpenService {
     tasks: servesTasks,
   })
   const watching = watchTasks(host)
+  const invalidate = (listing: Listing): void => {
+    catalog.invalidate(listing)
+    options.older?.changed(listing)
+  }
   const toReply = (error: unknown): Reply => {
     if (error instanceof RondoError && error.code === 'LIMIT_TASKS')
       options.onRefused?.(error.code, error.http)
@@ -129,9 +135,9 @@ export function createService(options: ServiceOptions): OpenService {
       const run = async (): Promise<Reply> => serve(active)
       return aroundRequest<Reply>(host.steps, active.call, active.principal, run, AS_REPLY).catch(toReply)
     },
+    invalidate,
     changed(listing) {
-      catalog.invalidate(listing)
-      options.older?.changed(listing)
+      invalidate(listing)
       changes.publish({ kind: listing === 'templates' ? 'resources' : listing })
     },
   }
