@@ -4,18 +4,16 @@
  * follows with a subscription. With `--against` the build of another checkout is measured in the same rounds.
  */
 
-import { type ChildProcess, execFileSync, fork } from 'node:child_process'
+import { execFileSync, fork } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import type { RunBench, Table } from './bench.ts'
-import type { Listening, Used } from './felt/child.ts'
-import { type Connection, openConnection } from './load/connection.ts'
-import { httpRequest } from './load/http-request.ts'
-import { messageOf } from './message-of.ts'
+import { type Running, start } from './felt/start.ts'
+import { call, follow, rate } from './load/calls.ts'
+import type { Connection } from './load/connection.ts'
 import { fixed, median, percentile } from './stat.ts'
 import { linkCheckout } from './task/before.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
@@ -102,102 +100,6 @@ function toTable(subjects: readonly Subject[], felt: readonly Felt[]): Table {
   }
 }
 
-interface Running {
-  readonly url: URL
-  /** CPU time of the process so far, in µs. */
-  used(): Promise<number>
-  stop(): void
-}
-
-async function start({ child: file }: Subject, address?: StoreAddress, env: object = {}): Promise<Running> {
-  const child: ChildProcess = fork(file, [JSON.stringify(address ?? null)], {
-    env: { ...process.env, ...env },
-  })
-  const { url } = await messageOf<Listening>(child, 'listening')
-  return {
-    url: new URL(url),
-    async used() {
-      const told = messageOf<Used>(child, 'used')
-      child.send('cpu')
-      return (await told).micros
-    },
-    stop: () => child.disconnect(),
-  }
-}
-
-const _meta = {
-  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
-  'io.modelcontextprotocol/clientCapabilities': {
-    elicitation: {},
-    extensions: { 'io.modelcontextprotocol/tasks': {} },
-  },
-}
-
-interface Result {
-  readonly resultType?: string
-  readonly taskId?: string
-  readonly status?: string
-  readonly pollIntervalMs?: number
-}
-
-async function call(connection: Connection, url: URL, name: string, id: number): Promise<Result> {
-  const params = { name, arguments: { id }, _meta }
-  return resultOf(await connection.send(httpRequest(url, { id, method: 'tools/call', name, params })))
-}
-
-async function poll(connection: Connection, url: URL, taskId: string): Promise<Result> {
-  const params = { taskId, _meta }
-  return resultOf(
-    await connection.send(httpRequest(url, { id: 1, method: 'tasks/get', name: taskId, params })),
-  )
-}
-
-function resultOf({ body }: { readonly body: string }): Result {
-  const { result } = JSON.parse(body) as { result?: Result }
-  if (result === undefined) throw new Error(`Unexpected response: ${body}`)
-  return result
-}
-
-/** Calls a tool as a task and polls until it has completed, as often as the server says or without a pause. */
-async function follow(
-  connection: Connection,
-  url: URL,
-  name: string,
-  id: number,
-  patient: boolean,
-): Promise<number> {
-  let state = await call(connection, url, name, id)
-  const taskId = state.taskId ?? ''
-  let reads = 0
-  while (state.status !== 'completed') {
-    if (state.status !== 'working') throw new Error(`Unexpected status: ${state.status}`)
-    if (patient) await sleep(state.pollIntervalMs)
-    state = await poll(connection, url, taskId)
-    reads++
-  }
-  return reads
-}
-
-/** Runs `work` on `callers` connections at once until `count` have been done; returns how many a second. */
-async function rate(
-  url: URL,
-  callers: number,
-  count: number,
-  work: (connection: Connection, id: number) => Promise<unknown>,
-): Promise<number> {
-  const connections = await Promise.all(Array.from({ length: callers }, () => openConnection(url)))
-  const began = performance.now()
-  let next = 0
-  await Promise.all(
-    connections.map(async (connection) => {
-      for (let id = next++; id < count; id = next++) await work(connection, id)
-    }),
-  )
-  const ms = performance.now() - began
-  for (const connection of connections) connection.close()
-  return (1_000 * count) / ms
-}
-
 /** One figure for each subject: the median of rounds in which the subjects take turns. */
 async function inTurns(
   subjects: readonly Subject[],
@@ -215,7 +117,7 @@ async function withServer<T>(
   address: StoreAddress | undefined,
   use: (server: Running) => Promise<T>,
 ): Promise<T> {
-  const server = await start(subject, address)
+  const server = await start(subject.child, address)
   try {
     return await use(server)
   } finally {
@@ -400,7 +302,7 @@ async function measureSlowDisk(
     return []
   }
   const p50 = async (subject: Subject, slowMs: number): Promise<number> => {
-    const server = await start(subject, databases.create(), {
+    const server = await start(subject.child, databases.create(), {
       LD_PRELOAD: library,
       SLOW_DISK_MS: String(slowMs),
     })

@@ -12,6 +12,7 @@ import { fillPage, printTable } from './print-table.ts'
 
 /** A new bench is a file in this folder and a line here. */
 const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
+  capacity: () => import('./capacity.ts'),
   client: () => import('./client.ts'),
   core: () => import('./core.ts'),
   engines: () => import('./engines.ts'),
@@ -27,7 +28,8 @@ const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
   tasks: () => import('./tasks.ts'),
 }
 
-const PAGE = 'docs/reference/performance.md'
+/** The pages with tables that a bench writes. */
+const PAGES = ['docs/reference/performance.md', 'docs/reference/capacity.md']
 
 const HELP = `Usage: npm run bench -- [options] [name …]
 
@@ -35,7 +37,7 @@ const HELP = `Usage: npm run bench -- [options] [name …]
 
   --quick   fewer requests and rounds: a quick check, not a measurement
   --only DATABASE
-            tasks: on this database alone, sqlite or postgres
+            capacity, tasks: on this database alone, sqlite or postgres
   --part NAME
             tasks: this part alone: rates, lone, server, parked or sleeping
             core: forms, which is what the log, spans and tokens add
@@ -43,7 +45,7 @@ const HELP = `Usage: npm run bench -- [options] [name …]
             older: http or stdio
   --against DIR
             core, felt, older, tasks: run the build of another checkout beside this one, in the same rounds
-  --update  write the tables that docs/reference/performance.md has marks for into that page
+  --update  write the tables that the pages performance and capacity have marks for into these pages
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -76,7 +78,8 @@ async function main(): Promise<void> {
     reports[name] = report
     progress('')
     if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)
-    if (values.update) writeFileSync(PAGE, fillPage(readFileSync(PAGE, 'utf8'), report.tables))
+    if (values.update)
+      for (const page of PAGES) writeFileSync(page, fillPage(readFileSync(page, 'utf8'), report.tables))
   }
   if (values.json) {
     const data = Object.fromEntries(Object.entries(reports).map(([name, report]) => [name, report.data]))

@@ -40,6 +40,10 @@ server.tool('ask', describe, async ({ id }, ctx) => {
 if (address) {
   const always = { ...describe, task: 'always' } as const
   server.tool('step', always, async ({ id }, ctx) => ctx.step('work', () => resultFor(id, 'Fixed')))
+  server.tool('park', always, async ({ id }, ctx) => {
+    const { resolution } = await ctx.ask('resolution', { message: questionFor(id), schema: Answer })
+    return resultFor(id, resolution)
+  })
   server.tool('wait', always, async ({ id }, ctx) => {
     await ctx.step('work', () => sleep(WORK_MS, null))
     return resultFor(id, 'Fixed')
