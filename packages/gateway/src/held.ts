@@ -193,6 +193,8 @@ export function createHeldCalls(
         held.stopTimer = clock.after(limits.waitMs, () => give(held, late))
         const questions = Object.fromEntries(Array.from(held.open, ([key, { request }]) => [key, request]))
         held.steps += 1
+        // Its round ends now, and is not kept.
+        held.line = SILENT
         return { kind: 'asks', id: held.id, step: held.steps, questions }
       }
     } finally {
@@ -259,6 +261,8 @@ export function createHeldCalls(
     },
   }
 }
+
+const SILENT: HeldLine = { progress() {}, log() {} }
 
 const ACTIONS = new Set<unknown>(['accept', 'decline', 'cancel'])
 

@@ -192,7 +192,7 @@ async function sendRound(one: Advance, connection: Connection): Promise<Step> {
   const { passed, state, answers, kinds } = one
   const { upstream, request } = passed
   const sending = {
-    ...lineOf(one),
+    ...linesOf(one)(one.line),
     accepts: kinds,
     signal: one.signal,
     tasks: true as const,
@@ -235,7 +235,7 @@ function needsTask(error: unknown): boolean {
 async function followTask(one: Advance, connection: Connection): Promise<Step> {
   const { passed, state, answers, kinds, signal } = one
   const { client } = connection
-  const options = { ...lineOf(one), accepts: kinds, signal }
+  const options = { ...linesOf(one)(one.line), accepts: kinds, signal }
   const drive = async (): Promise<DriveResult> => {
     let driven: DriveResult =
       state?.t === undefined
@@ -273,8 +273,10 @@ function stateOf(
 
 /** Sends a call to an upstream that asks while it is open. */
 async function hold(one: Advance, connection: Connection): Promise<Step> {
-  const { passing, passed, ctx } = one
+  const { passing, passed, ctx, kinds } = one
   const { upstream } = passed
+  // A held call outlives the round, so what it captures must not.
+  const toLine = linesOf(one)
   // Questions find their call by this object.
   const request = { ...passed.request }
   const step = await passing.held.begin(
@@ -283,7 +285,7 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
       caller: callerKey(ctx.principal),
       async send(take, line, signal) {
         upstream.takers.set(request, take)
-        const sending = { ...lineOf(one, line), accepts: one.kinds, signal }
+        const sending = { ...toLine(line), accepts: kinds, signal }
         try {
           if (passed.isTask) return await connection.use(() => runTask(connection, request, sending), signal)
           const round = await connection.use(() => connection.client.round(request, sending), signal)
@@ -371,13 +373,14 @@ function lostConnection({ options }: Upstream, connection: Connection, error: un
   if (code === 'PEER_UNREACHABLE' && options.command !== undefined) connection.drop()
 }
 
-/** The facts of a request, and the destination of its notifications. */
-function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
+/** Returns the facts of a request, given the destination of its notifications. It keeps nothing else of the caller's round. */
+function linesOf({ ctx, meta }: Advance) {
   const level = ctx.meta['io.modelcontextprotocol/logLevel']
   const logLevel = !hasRounds(ctx.protocolVersion) ? 'info' : (level as LogLevel | undefined)
-  return {
+  const isReported = ctx.meta.progressToken !== undefined
+  return (line: HeldLine) => ({
     meta,
-    ...(ctx.meta.progressToken !== undefined && {
+    ...(isReported && {
       onProgress: (one: { progress: number; total?: number; message?: string }) =>
         line.progress(one.progress, one.total, one.message),
     }),
@@ -386,7 +389,7 @@ function lineOf({ ctx, meta, line: own }: Advance, line: HeldLine = own) {
       onLog: (one: { level: LogLevel; data: unknown; logger?: string }) =>
         line.log(one.level, one.data, one.logger),
     }),
-  }
+  })
 }
 
 function changed({ name }: Upstream, from: string, to: string): ToolError {

@@ -77,11 +77,9 @@ export function reportRound(round: Round, report: RunReport | undefined, facts: 
     stateBytes: facts.stateBytes,
     keyId: facts.keyId,
     sealedVersion: changed ? beginning.sealedVersion : undefined,
-    ...(upstream && {
-      protocolVersion: call.protocolVersion,
-      upstream: upstream.name,
-      upstreamVersion: upstream.revision,
-    }),
+    protocolVersion: upstream && call.protocolVersion,
+    upstream: upstream?.name,
+    upstreamVersion: upstream?.revision,
     ms: now - began,
   }
   host.log(event)
