@@ -29,7 +29,7 @@ const QUICK = { warmUp: 200, rounds: 3, calls: 100, held: 300, lists: 3 }
 type Effort = typeof FULL
 
 /** Longer, and a bridge has lost the call. */
-const PATIENCE_MS = 5_000
+const PATIENCE_MS = 30_000
 const LISTED = 10_000
 
 /** The CPU and wall time of one call in one round, in microseconds. */

@@ -183,7 +183,7 @@ const UNLISTED = 'gateway:unlisted'
 function unlistedOf({ passing, subscriptions }: CatalogParts, upstream: Upstream): Forwarded {
   return {
     matches: () => true,
-    upstream: () => sayUpstream(upstream),
+    upstream: () => ({ name: upstream.name, revision: upstream.known.revision }),
     run: (args, ctx) =>
       pass(
         passing,
@@ -248,11 +248,6 @@ async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
   return all.flat()
 }
 
-/** W11: the server as the log names it. */
-function sayUpstream({ name, known: { revision } }: Upstream): { name: string; revision?: string } {
-  return { name, ...(revision !== undefined && { revision }) }
-}
-
 function forwardedOf(
   { passing, kinds, subscriptions }: CatalogParts,
   upstream: Upstream,
@@ -286,7 +281,7 @@ function forwardedOf(
   const common = {
     row,
     run,
-    upstream: () => sayUpstream(upstream),
+    upstream: () => ({ name: upstream.name, revision: upstream.known.revision }),
     mayBeTask: passing.approvals !== undefined,
     ...watched,
   }

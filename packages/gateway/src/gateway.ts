@@ -9,12 +9,12 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { randomBytes } from 'node:crypto'
 import { createServer, RondoError, type Server, type ServerOptions, ToolError } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
-import type { ExtensionHost } from 'rondo/extension'
+import type { CallFacts, ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
 import { type Catalog, createCatalog } from './catalog.ts'
 import { createHandles, HANDLE_TOOL, type Handles } from './handle.ts'
 import { createHandover, type Handover, type HandoverResume } from './handover.ts'
-import { createHeldCalls, type HeldCalls, HeldEnded } from './held.ts'
+import { createHeldCalls, type HeldCalls, HeldEnded, SILENT } from './held.ts'
 import { assertGatewayOptions, type GatewayOptions, HOLD, OWN } from './options.ts'
 import type { Passing } from './pass.ts'
 import { createSentRounds, type Sealer } from './sent.ts'
@@ -252,10 +252,12 @@ interface Running {
 
 /** Continues a call that is held here for an instance that got the next round of it. */
 function resumeFor(held: HeldCalls, handover: () => Handover | undefined): HandoverResume {
-  const line = { progress() {}, log() {} }
   return async (id, caller, answers) => {
     try {
-      const step = await held.resume(id, caller, answers, { line, signal: new AbortController().signal })
+      const step = await held.resume(id, caller, answers, {
+        line: SILENT,
+        signal: new AbortController().signal,
+      })
       if (step.kind === 'asks') await handover()?.hold(id, caller, step.step)
       return { kind: 'step', step }
     } catch (error) {
@@ -315,7 +317,9 @@ function declareStatus(server: Server, handles: Handles): void {
 const MAX_SEEN = 64
 
 /** Reports each kind of client once. */
-function createSeen(report: GatewayOptions['onClient']): (call: ClientFacts) => void {
+function createSeen(
+  report: GatewayOptions['onClient'],
+): (call: Pick<CallFacts, 'client' | 'protocolVersion'>) => void {
   const known = new Set<string>()
   return ({ client, protocolVersion }) => {
     const key = JSON.stringify([client?.name, client?.version, protocolVersion])
@@ -323,11 +327,6 @@ function createSeen(report: GatewayOptions['onClient']): (call: ClientFacts) => 
     known.add(key)
     report({ ...(client && { name: client.name, version: client.version }), revision: protocolVersion })
   }
-}
-
-interface ClientFacts {
-  readonly client?: { readonly name: string; readonly version: string }
-  readonly protocolVersion: string
 }
 
 /** Options of the server alone. */

@@ -7,6 +7,7 @@
 
 import { randomBytes } from 'node:crypto'
 import type { Clock } from 'rondo/client'
+import { sleep } from './subscriptions.ts'
 
 type Result = Readonly<Record<string, unknown>>
 
@@ -79,12 +80,9 @@ export function createHandles(clock: Clock, place = "on the user's screen"): Han
     async status(id, caller) {
       const handle = handles.get(id)
       if (handle === undefined || handle.caller !== caller) return 'unknown'
-      let stop = (): void => {}
-      const late = new Promise<'open'>((resolve) => {
-        stop = clock.after(AFTER_MS, () => resolve('open'))
-      })
-      const ended = await Promise.race([handle.ended, late]).finally(() => stop())
-      return ended
+      const stop = new AbortController()
+      const late = sleep(clock, AFTER_MS, stop.signal).then(() => 'open' as const)
+      return Promise.race([handle.ended, late]).finally(() => stop.abort())
     },
     result(id, upstream, count, structured = false) {
       const text =

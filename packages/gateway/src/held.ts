@@ -262,7 +262,8 @@ export function createHeldCalls(
   }
 }
 
-const SILENT: HeldLine = { progress() {}, log() {} }
+/** For notifications that reach nobody. */
+export const SILENT: HeldLine = { progress() {}, log() {} }
 
 const ACTIONS = new Set<unknown>(['accept', 'decline', 'cancel'])
 

@@ -11,23 +11,17 @@ import { checkForm, type Field, readForm } from 'rondo/forms'
 type Row = Readonly<Record<string, unknown>>
 
 /** Arguments that hosts add to calls of every tool: Gemini CLI, and Qwen Code, which descends from it. */
-const ADDED = ['wait_for_previous']
+const ADDED = new Set(['wait_for_previous'])
 
 /** The arguments without those that a host added, unless the tool has one of that name. */
 export function withoutAdded(args: Row, inputSchema: unknown): Row {
-  if (!ADDED.some((name) => Object.hasOwn(args, name))) return args
-  const properties = (inputSchema as { readonly properties?: unknown } | undefined)?.properties
-  const own = Object.entries(args).filter(
-    ([name]) => !ADDED.includes(name) || Object.hasOwn((properties as object | undefined) ?? {}, name),
-  )
-  return Object.fromEntries(own)
+  const { properties = {} } = (inputSchema ?? {}) as { readonly properties?: Row }
+  const isOwn = (name: string): boolean => !ADDED.has(name) || Object.hasOwn(Object(properties), name)
+  return Object.fromEntries(Object.entries(args).filter(([name]) => isOwn(name)))
 }
 
 /** Hosts that show neither numbers nor lists. */
 const TEXT_ONLY = /^codex/
-
-/** The schemas of the fields whose answer may come as text. */
-export type TextFields = Row
 
 const AS_TEXT: readonly Field['type'][] = ['number', 'integer', 'choices']
 
@@ -35,7 +29,7 @@ const AS_TEXT: readonly Field['type'][] = ['number', 'integer', 'choices']
 export function toHost(
   request: InputRequest,
   host: string | undefined,
-): { readonly request: InputRequest; readonly fields?: TextFields } {
+): { readonly request: InputRequest; readonly fields?: Row } {
   if (request.method !== 'elicitation/create' || request.params.mode === 'url') return { request }
   const { requestedSchema } = request.params
   const properties = requestedSchema.properties as Row
@@ -70,7 +64,7 @@ function rangeOf({ limits: { min, max } }: Field): string {
 }
 
 /** The answer with the values that the upstream asked for. */
-export function fromHost(response: InputResponse, fields: TextFields | undefined): InputResponse {
+export function fromHost(response: InputResponse, fields: Row | undefined): InputResponse {
   const { content } = response as { readonly content?: Record<string, unknown> }
   if (fields === undefined || typeof content !== 'object' || content === null) return response
   const values = Object.entries(content).flatMap(([name, value]) => {

@@ -28,6 +28,7 @@ import {
   type SendParts,
   type Step,
 } from './send.ts'
+import { sleep } from './subscriptions.ts'
 import { callerKey, hasRounds, KINDS, type Upstream } from './upstream.ts'
 import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
 
@@ -190,12 +191,10 @@ async function inTime(
   cancel: () => void,
 ): Promise<Step> {
   const { name } = passed.upstream
-  let stop = (): void => {}
-  const timeUp = new Promise<void>((resolve) => {
-    stop = passing.clock.after(handles.afterMs, resolve)
-  })
+  const stop = new AbortController()
+  const timeUp = sleep(passing.clock, handles.afterMs, stop.signal)
   const late = Promise.all([timeUp, asking.begun]).then(() => undefined)
-  const driven = await Promise.race([running, late]).finally(() => stop())
+  const driven = await Promise.race([running, late]).finally(() => stop.abort())
   if (driven !== undefined) return driven
   const result = running.then((one) => {
     if (one.kind === 'result') return one.result
@@ -230,21 +229,12 @@ async function toRound(
     )
   if (Object.keys(questions).length > 0) return inputRequired({ inputRequests: questions, requestState })
   // Clients of rounds pause by themselves before they send a state back; for others the next run begins at once.
-  if (!hasRounds(ctx.protocolVersion)) await pause(ctx.signal)
+  if (!hasRounds(ctx.protocolVersion)) await sleep(passing.clock, PAUSE_MS, ctx.signal)
+  ctx.signal.throwIfAborted()
   return inputRequired({ requestState })
 }
 
 const PAUSE_MS = 250
-
-function pause(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, PAUSE_MS)
-    signal.addEventListener('abort', () => {
-      clearTimeout(timer)
-      reject(signal.reason)
-    })
-  })
-}
 
 async function decideOn(
   passing: Passing,

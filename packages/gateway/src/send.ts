@@ -26,7 +26,6 @@ import {
 import { UpstreamError } from 'rondo/forward'
 import type { Handover } from './handover.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
-import type { TextFields } from './host.ts'
 import type { SentRounds } from './sent.ts'
 import type { UpstreamTasks } from './tasks.ts'
 import { type Connection, callerKey, hasRounds, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
@@ -76,8 +75,8 @@ export interface PassedState {
   readonly c?: number
   /** Answers that were given on this machine in the same round. */
   readonly l?: InputResponses
-  /** Fields of the questions whose answers may come as text, by key. */
-  readonly f?: Readonly<Record<string, TextFields>>
+  /** The schemas of fields whose answers may come as text, by the key of their question. */
+  readonly f?: Readonly<Record<string, Result>>
 }
 
 /** A caller's round, as far as its upstream is concerned. */
