@@ -16,6 +16,8 @@ import {
   fleetControls,
   operatorContract,
   operatorControls,
+  permitContract,
+  permitControls,
   type StoreHarness,
   storeContract,
   storeControls,
@@ -540,6 +542,16 @@ export function contracts(harness: StoreHarness, engine: EngineHarness) {
   // #region operatorControls
   describe('the contract of operators of my store', () => {
     for (const { name, run } of operatorControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region permitContract
+  describe('permits of my store', () => {
+    for (const { name, run } of permitContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region permitControls
+  describe('the contract of permits of my store', () => {
+    for (const { name, run } of permitControls(harness)) it(name, run)
   })
   // #endregion
   // #region engineContract

@@ -22,6 +22,7 @@ export type {
   StoredTask,
   TaskBranch,
 } from './store/operator.ts'
+export type { PermitGrant, PermitRequest, PermitStore } from './store/permits.ts'
 export {
   type BlobStore,
   type Bus,

@@ -23,6 +23,7 @@ import {
 } from './harness.ts'
 import { describeOperatorActionContract } from './operator.ts'
 import { describeOperatorContract, describeOwnerContract } from './owner.ts'
+import { describePermitContract } from './permits.ts'
 import { describeBusContract, describeOnceContract, describeRecordContract } from './shared-state.ts'
 import { describeRaceContract, describeTimeContract } from './timing.ts'
 import { describeWorkerContract } from './worker.ts'
@@ -105,6 +106,23 @@ export function approvalContract(harness: StoreHarness): readonly ContractCase[]
  */
 export function operatorContract(harness: StoreHarness): readonly ContractCase[] {
   return collect(`${harness.name}: operators who act`, () => describeOperatorActionContract(harness))
+}
+
+/**
+ * Returns cases for what the optional part `permits` of a store must do. Run them if your store has it.
+ *
+ * @example
+ * ```ts
+ * describe('permits of my store', () => {
+ *   for (const { name, run } of permitContract(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function permitContract(
+  harness: StoreHarness,
+  { modelRuns = 10, seed = testSeed() }: StoreContractOptions = {},
+): readonly ContractCase[] {
+  return collect(`${harness.name}: permits`, () => describePermitContract(harness, modelRuns, seed))
 }
 
 /**

@@ -12,10 +12,12 @@ import {
   fleetContract,
   leaseEngineHarness,
   operatorContract,
+  permitContract,
   storeContract,
 } from './contract.ts'
 import type { ContractCase, EngineHarness, StoreHarness } from './harness.ts'
 import { OPERATOR_FAULTS } from './operator.ts'
+import { PERMIT_FAULTS } from './permits.ts'
 
 /** The operations that the handles of one site have seen, for faults that depend on them. */
 interface Memory {
@@ -467,6 +469,38 @@ export function operatorControls(harness: StoreHarness): readonly ContractCase[]
       group: `${harness.name}: operator controls`,
       name: `control: finds a store that ${fault.name}`,
       run: () => expectFailure(operatorContract(faulty), fault.caughtBy),
+    }
+  })
+}
+
+/**
+ * Returns cases that pass if `permitContract` finds faults put in front of your store.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of permits of my store', () => {
+ *   for (const { name, run } of permitControls(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function permitControls(harness: StoreHarness): readonly ContractCase[] {
+  return PERMIT_FAULTS.map((fault) => {
+    const faulty: StoreHarness = {
+      name: harness.name,
+      async create() {
+        const site = await harness.create()
+        const open = (now?: () => number) => {
+          const store = site.open(now)
+          const { permits } = store
+          return permits ? { ...store, permits: { ...permits, ...fault.weaken(permits) } } : store
+        }
+        return overlay(site, { open })
+      },
+    }
+    return {
+      group: `${harness.name}: permit controls`,
+      name: `control: finds a store that ${fault.name}`,
+      run: () => expectFailure(permitContract(faulty), fault.caughtBy),
     }
   })
 }

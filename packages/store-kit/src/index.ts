@@ -5,6 +5,7 @@ export {
   engineContract,
   fleetContract,
   operatorContract,
+  permitContract,
   type StoreContractOptions,
   storeContract,
 } from './contract.ts'
@@ -13,6 +14,7 @@ export {
   engineControls,
   fleetControls,
   operatorControls,
+  permitControls,
   storeControls,
 } from './control.ts'
 export type {

@@ -9,13 +9,15 @@ import {
   fleetControls,
   operatorContract,
   operatorControls,
+  permitContract,
+  permitControls,
   type StoreContractOptions,
   type StoreHarness,
   storeContract,
   storeControls,
 } from '../../../packages/store-kit/src/index.ts'
 
-/** With the parts for a fleet, for approvals and for operators, which all of ours have. */
+/** With the parts for a fleet, for approvals, for operators and for permits, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
   const fleet = [...fleetContract(harness), ...fleetControls(harness)]
   const approvals = [...approvalContract(harness), ...approvalControls(harness)]
@@ -26,6 +28,8 @@ export function describeStoreContract(harness: StoreHarness, options: StoreContr
     ...fleet,
     ...approvals,
     ...operators,
+    ...permitContract(harness, options),
+    ...permitControls(harness),
   ])
 }
 

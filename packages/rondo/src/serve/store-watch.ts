@@ -31,7 +31,7 @@ interface Outage {
   said: boolean
 }
 
-const PORTS: ReadonlySet<PropertyKey> = new Set(['tasks', 'once', 'blobs', 'records', 'bus'])
+const PORTS: ReadonlySet<PropertyKey> = new Set(['tasks', 'once', 'blobs', 'records', 'bus', 'permits'])
 
 export function watchStore(
   store: Store | EngineStore,

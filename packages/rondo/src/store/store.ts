@@ -1,11 +1,12 @@
 /**
- * The ports of a store: tasks, single use, blobs, for a fleet records and the bus, approvals, and operators. One database implements all
+ * The ports of a store: tasks, single use, blobs, for a fleet records and the bus, approvals, operators, and permits. One database implements all
  * of them and is opened on first use.
  */
 
 import { randomBytes } from 'node:crypto'
 import type { ApprovalStore } from './approvals.ts'
 import type { OperatorStore } from './operator.ts'
+import type { PermitStore } from './permits.ts'
 import type { EngineOptions, Sealed, TaskEngine } from './task-engine.ts'
 import type { OperatorTasks, TaskStore } from './task-store.ts'
 
@@ -22,6 +23,8 @@ interface StorePorts {
   readonly approvals?: ApprovalStore
   /** An operator's changes to tasks and tools. Without it failed tasks keep no journal, and `rondo tasks` only shows. */
   readonly operator?: OperatorStore
+  /** Limits how many calls run at once. Without it a tool with `concurrency` or `dedupe` is refused. */
+  readonly permits?: PermitStore
   /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
   /** For an operator: what the tables say about themselves, and what is wrong with them. Changes nothing. */

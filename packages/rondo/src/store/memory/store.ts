@@ -13,6 +13,7 @@ import {
 } from '../store.ts'
 import { createMemoryApprovals } from './approvals.ts'
 import { createMemoryOperator, scrubKept } from './operator.ts'
+import { createMemoryPermits } from './permits.ts'
 import { createMemoryTable, createMemoryTasks } from './tasks.ts'
 
 export interface MemoryStoreOptions {
@@ -38,6 +39,7 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
   const records = createRecords(now)
   const bus = createMemoryBus(now)
   const approvals = createMemoryApprovals(now)
+  const permits = createMemoryPermits(table)
   return {
     kind: 'memory',
     tasks: createMemoryTasks(table),
@@ -47,9 +49,10 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
     bus: bus.port,
     approvals: approvals.port,
     operator: createMemoryOperator(table),
+    permits: permits.port,
     ready: async () => {},
     sweep: async (limit) =>
-      [table, once, blobs, records, bus, approvals].reduce(
+      [table, once, blobs, records, bus, approvals, permits].reduce(
         (sum, part) => sum + part.sweep(limit),
         scrubKept(table, limit),
       ),

@@ -12,6 +12,7 @@ import { createEpoch, type StoreCheck } from '../store.ts'
 import { APPROVAL_INDEXES, approvalTables } from './approvals.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
 import { OPERATOR_INDEXES, operatorTables } from './operator.ts'
+import { PERMIT_INDEXES, permitTables } from './permits.ts'
 
 const OPEN = "status IN ('working', 'input_required')"
 const ENDED = "status IN ('completed', 'failed', 'cancelled')"
@@ -33,6 +34,7 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   bus_expiry: ['bus', '(expires_at)'],
   ...APPROVAL_INDEXES,
   ...OPERATOR_INDEXES,
+  ...PERMIT_INDEXES,
 }
 
 /**
@@ -151,6 +153,7 @@ const MIGRATIONS: readonly (Omit<Migration, 'sql'> & { readonly sql: (schema: st
   { version: 7, minCompatible: 6, sql: approvalTables },
   // An earlier release would run the tasks of a paused tool.
   { version: 8, minCompatible: 8, sql: operatorTables },
+  { version: 9, minCompatible: 8, sql: permitTables },
 ]
 
 const schemaIn = (name: string) =>

@@ -25,6 +25,7 @@ import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './
 import { createResilientPool, type PgPool, toStoreError } from './driver.ts'
 import { createOperator, sweepOperator } from './operator.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
+import { createPermits, sweepPermits } from './permits.ts'
 import { assertSchema, assertTables, buildIndexes, checkTables, createTables, migrate } from './schema.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
 
@@ -124,6 +125,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     bus: createPostgresBus(database, listen, pollMs),
     approvals: createApprovals(database),
     operator: createOperator(database),
+    permits: createPermits(database),
     ready: database.ready,
     check: () => orStoreError(checkTables(pool, schema)),
     migrate: () => orStoreError(createTables(pool, schema).then(() => buildIndexes(pool, schema))),
@@ -221,7 +223,9 @@ async function sweep(database: PostgresDatabase, limit: number): Promise<number>
     entries AS (DELETE FROM ${schema}.journal USING gone WHERE task = gone.id) SELECT id FROM gone`
   const once = `DELETE FROM ${schema}.once WHERE (flow, round) IN (${expired('once', 'flow, round')}) RETURNING 1`
   const blobs = `DELETE FROM ${schema}.blob WHERE id IN (${expired('blob', 'id')}) RETURNING 1`
-  let count = (await sweepApprovals(database, limit)) + (await sweepOperator(database, limit))
+  let count = await sweepApprovals(database, limit)
+  count += await sweepOperator(database, limit)
+  count += await sweepPermits(database, limit)
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
   const bounds = `DELETE FROM ${schema}.record_bound WHERE owner IN (${expired('record_bound', 'owner')})`
   await query(bounds, [now(), limit])

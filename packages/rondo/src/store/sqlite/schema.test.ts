@@ -116,7 +116,7 @@ it('the store starts on the file of a later release that earlier ones can use, a
   const store = createSqliteStore({ file })
   const task = newTask()
   expect(await store.tasks.create(task, 10)).toMatchObject({ kind: 'created' })
-  expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 8, problems: [] })
+  expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 9, problems: [] })
   await store.close()
   const reading = createSqliteStore({ file, readOnly: true })
   expect(await reading.tasks.list({})).toMatchObject([{ id: task.id }])
@@ -129,7 +129,7 @@ it('the store refuses the file of a later release that earlier ones cannot use, 
     const store = createSqliteStore({ file, readOnly })
     await expect(store.tasks.list({})).rejects.toMatchObject({
       code: 'STORE_SCHEMA',
-      message: expect.stringContaining('supports version 98; this one supports up to 8: upgrade Rondo'),
+      message: expect.stringContaining('supports version 98; this one supports up to 9: upgrade Rondo'),
     })
     expect((await store.check?.())?.problems).toHaveLength(1)
     await store.close()
@@ -156,7 +156,7 @@ it('the store builds an index that is missing, and says so before', async () => 
     problems: ['The index task_status is missing: rondo store migrate builds it'],
   })
   await store.migrate?.()
-  expect(await store.check?.()).toMatchObject({ version: 8, problems: [] })
+  expect(await store.check?.()).toMatchObject({ version: 9, problems: [] })
   await store.close()
 })
 

@@ -8,6 +8,7 @@ import { createEpoch, type StoreCheck } from '../store.ts'
 import { APPROVAL_INDEXES, APPROVAL_TABLES } from './approvals.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
 import { OPERATOR_INDEXES, OPERATOR_TABLES } from './operator.ts'
+import { PERMIT_INDEXES, PERMIT_TABLES } from './permits.ts'
 
 /**
  * `due_at` is when a worker may claim the task, which is the end of the lease while one runs it; null while the task waits
@@ -83,6 +84,7 @@ const INDEXES: readonly string[] = [
   'CREATE INDEX bus_expiry ON bus (expires_at)',
   ...APPROVAL_INDEXES,
   ...OPERATOR_INDEXES,
+  ...PERMIT_INDEXES,
 ]
 
 const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
@@ -93,6 +95,7 @@ const MIGRATIONS: readonly Migration[] = [
   { version: 7, minCompatible: 6, sql: APPROVAL_TABLES },
   // An earlier release would run the tasks of a paused tool.
   { version: 8, minCompatible: 8, sql: OPERATOR_TABLES },
+  { version: 9, minCompatible: 8, sql: PERMIT_TABLES },
 ]
 
 const SCHEMA = schemaOf(MIGRATIONS)

@@ -23,6 +23,7 @@ import { createApprovalSweep, createApprovals } from './approvals.ts'
 import { createDatabase, type Defer, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOperator, createOperatorSweep } from './operator.ts'
 import { createOwnerTasks } from './owner-tasks.ts'
+import { createPermitSweep, createPermits } from './permits.ts'
 import { checkFile, openFile, openForReading, prepareDatabase } from './schema.ts'
 import { type SqlitePorts, startThread } from './thread.ts'
 import { createOperatorTasks, createWorkerTasks } from './worker-tasks.ts'
@@ -124,6 +125,7 @@ function createPorts(
     bus: createBusRows(database),
     approvals: createApprovals(database),
     operator: createOperator(database),
+    permits: createPermits(database),
     file: {
       ready: () => database.queue.write(() => {}),
       sweep: createSweep(database),
@@ -209,6 +211,7 @@ function createSweep(database: SqliteDatabase): (limit: number) => Promise<numbe
   const { sql, queue, now } = database
   const sweepApprovals = createApprovalSweep(database)
   const sweepOperator = createOperatorSweep(database)
+  const sweepPermits = createPermitSweep(database)
   const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
   const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
@@ -238,7 +241,7 @@ function createSweep(database: SqliteDatabase): (limit: number) => Promise<numbe
       const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
       return others.reduce(
         (sum, statement) => sum + statement.run(now(), limit),
-        ids.length + sweepApprovals(limit) + sweepOperator(limit),
+        ids.length + sweepApprovals(limit) + sweepOperator(limit) + sweepPermits(limit),
       )
     })
 }

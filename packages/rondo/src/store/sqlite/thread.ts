@@ -23,7 +23,7 @@ import type { Defer } from './database.ts'
 
 /** The parts of a store that use the file. Arguments and results are plain data, except those of `approvals` and `onHint`. */
 export interface SqlitePorts
-  extends Required<Pick<Store, 'once' | 'blobs' | 'records' | 'approvals' | 'operator'>> {
+  extends Required<Pick<Store, 'once' | 'blobs' | 'records' | 'approvals' | 'operator' | 'permits'>> {
   readonly tasks: OwnerTasks & WorkerTasks & OperatorTasks
   readonly bus: Pick<BusTable, 'append' | 'read' | 'newest'>
   readonly file: Pick<Store, 'ready' | 'sweep' | 'close'>
@@ -164,6 +164,7 @@ export function connectThread(start: () => Thread, shape: SqlitePorts): SqlitePo
     records: remote('records'),
     approvals: shape.approvals,
     operator: remote('operator'),
+    permits: remote('permits'),
     bus: remote('bus'),
     file: {
       ...file,
