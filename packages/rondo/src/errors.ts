@@ -264,6 +264,12 @@ export const ERRORS = {
    * Remedy: The client finishes or cancels a task, or waits until one expires. The operator raises `tasks.maxOpen`.
    * All unauthenticated callers count as one caller.
    */
+  LIMIT_CONCURRENCY: {
+    rpc: -32000,
+    http: 429,
+    sentence: 'As many calls of this tool as may run at once are running. Try again later',
+    open: true,
+  },
   LIMIT_TASKS: {
     rpc: -32000,
     http: 429,

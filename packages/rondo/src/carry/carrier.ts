@@ -59,6 +59,10 @@ export interface Carrier<From, To, R extends Round = Round> {
   end(round: R, reply: Reply, report?: RunReport): To | Promise<To>
   /** Called once the arguments are valid. A reply ends the round before the handler runs. */
   begin?(round: R): Reply | Promise<Reply> | undefined
+  /** Continues the call as a task before its handler runs; undefined if it cannot become one. */
+  leave?(round: R): Promise<Reply> | undefined
+  /** The task has to wait for a permit, and holds nothing meanwhile. Only tasks can. */
+  queue?(round: R, delayMs: number): To
   /** Changes the input of the run. */
   adapt?(round: R, input: ReplayInput): ReplayInput
   /**
@@ -181,6 +185,11 @@ export function solicited(
 export function taskHostFor({ host, call, target }: Round): TaskHost | undefined {
   if (!host.tasks || target.task.mode === 'never' || call.method !== 'tools/call') return undefined
   return host.tasks.tools || followsTask(call) ? host.tasks : undefined
+}
+
+/** Whether the first request of the call begins a task. */
+export function beginsAtOnce(round: Round): boolean {
+  return round.target.task.mode !== 'late' && taskHostFor(round) !== undefined
 }
 
 /** True if the client of this call can follow it as a task. */

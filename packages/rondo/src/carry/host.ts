@@ -19,6 +19,7 @@ import type {
   SealedState,
   StateLimits,
 } from '../seal/state.ts'
+import type { PermitStore } from '../store/permits.ts'
 import type { BlobStore, OnceStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
@@ -76,6 +77,7 @@ export interface StateCarrier {
 export interface FlowStore {
   readonly once: OnceStore
   readonly blobs: BlobStore
+  readonly permits?: PermitStore
 }
 
 /** The part of the host that opens and keeps states. */

@@ -35,9 +35,10 @@ import {
   whyNoTask,
 } from './carrier.ts'
 import type { FlowHost } from './host.ts'
+import { leavePermit } from './permit.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
 import { effectOnce, epochOf } from './single-use.ts'
-import { beginAtOnce, continueAsTask } from './task/begin.ts'
+import { beginAtOnce, continueAsTask, queueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
 
 export interface AskOptions {
@@ -176,6 +177,7 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   },
   keep,
   end: (_round, reply) => ({ kind: 'end', reply }),
+  leave: queueAsTask,
   begin: (round) => (round.isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
   // The journal is in this process and nowhere else: there is no other instance to move the call to.
   adapt: (round, input) => ({
@@ -224,7 +226,9 @@ async function runNext(pushed: Pushed, next: NextRun, isFirst: boolean): Promise
 
 async function askParked({ round, questions, options, limit, beginning, methods }: Parked): Promise<Next> {
   const answered = await round.pushed.request.line.ask(questions, options).finally(limit?.stop)
-  return afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
+  const next = afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
+  if (next.kind === 'end') await leavePermit(round)
+  return next
 }
 
 /** True if the call has to be kept before its first effect. */

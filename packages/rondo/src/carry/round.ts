@@ -16,6 +16,7 @@ import type { Context } from '../tool/context.ts'
 import { isTaskCreated, type TaskCreated } from '../tool/forward.ts'
 import { isInputRequired } from '../tool/target.ts'
 import {
+  beginsAtOnce,
   type Carrier,
   type Pause,
   pauseManually,
@@ -28,6 +29,7 @@ import {
   whyNoTask,
 } from './carrier.ts'
 import type { FlowHost } from './host.ts'
+import { type HeldPermit, lostPermit, takePermit, tooManyCalls, withPermit } from './permit.ts'
 import {
   adviseHoisting,
   adviseOutrun,
@@ -50,6 +52,7 @@ import { effectOnce } from './single-use.ts'
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
 export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, given: R): Promise<To> {
   const { host } = given
+  const holding: Holding = {}
   const round = host.tracer
     ? {
         ...given,
@@ -60,31 +63,47 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   const observed = host.observer && observeRound(round)
   if (observed) round.observed = observed
   try {
-    const run = await (observed ? observed.run(() => runHandler(carrier, round)) : runHandler(carrier, round))
+    const work = (): Promise<HandlerRun> => runHandler(carrier, round, holding)
+    const run = await (observed ? observed.run(work) : work())
     if (run.kind === 'end') return await carrier.end(round, run.reply)
+    if (run.kind === 'queued') {
+      if (carrier.queue) return carrier.queue(round, run.delayMs)
+      throw new RondoError('SERVER_INTERNAL', 'Only a task can wait for a permit')
+    }
     host.running.delete(round)
     const { ending } = run.report
     const refused = ending.kind === 'refused' ? ending.error : undefined
-    return carrier.abandon?.(round, refused) ?? (await conclude(carrier, round, run.report))
+    const { permit } = holding
+    const concluding = permit ? permitted(carrier, permit) : carrier
+    return carrier.abandon?.(round, refused) ?? (await conclude(concluding, round, run.report))
   } catch (error) {
     recordPlace(error, placeOf(round))
     observed?.end(toEnd(error))
     throw error
   } finally {
     host.running.delete(round)
+    holding.permit?.stop()
     // Only for a turn that was abandoned: every other round has ended with its line in the log.
     observed?.end({ outcome: 'moved' })
   }
+}
+
+/** The permit that a round holds, once it does. */
+interface Holding {
+  permit?: HeldPermit
 }
 
 type HandlerRun =
   | { readonly kind: 'ran'; readonly report: RunReport }
   /** The round ended before its handler ran. */
   | { readonly kind: 'end'; readonly reply: Reply }
+  /** The task waits for a permit. */
+  | { readonly kind: 'queued'; readonly delayMs: number }
 
 async function runHandler<To, R extends Round>(
   carrier: Carrier<never, To, R>,
   round: R,
+  holding: Holding,
 ): Promise<HandlerRun> {
   const { host, call, target } = round
   const { args, badArguments: problem } = call
@@ -94,16 +113,64 @@ async function runHandler<To, R extends Round>(
     const reply = concludeFailure(round, undefined, invalidArguments(target, prepared.problem))
     return { kind: 'end', reply }
   }
+  const kept = target.concurrency && (await acquire(carrier, round, holding))
+  if (kept !== undefined) return kept
   const early = carrier.begin?.(round)
   if (early !== undefined) return { kind: 'end', reply: await early }
   if (host.dev && !host.tasks && target.task.mode === 'auto')
     adviseStore(round, "is declared with task: 'auto'")
   const input = toReplayInput(round, prepared.run)
-  const adapted = carrier.adapt?.(round, input) ?? input
+  const own = carrier.adapt?.(round, input) ?? input
+  const adapted = holding.permit ? withPermit(own, holding.permit) : own
   const first = await replay(adapted)
   const isVerified = host.dev && !target.live
   const report = isVerified ? await verify(adapted, first, (keys) => adviseHoisting(round, keys)) : first
   return { kind: 'ran', report }
+}
+
+/** Acquires the permit of a round whose tool has `concurrency`. Returns how the round ends if there is none. */
+async function acquire<To, R extends Round>(
+  carrier: Carrier<never, To, R>,
+  round: R,
+  holding: Holding,
+): Promise<HandlerRun | undefined> {
+  const { host, target, task } = round
+  const { concurrency } = target
+  const permits = host.store?.permits
+  // A task that begins at once queues by itself.
+  if (!concurrency || !permits || (!task && concurrency.queues && beginsAtOnce(round))) return undefined
+  const taken = await takePermit(round, concurrency, permits)
+  if (taken.kind === 'queued') return taken
+  if (taken.kind === 'held') {
+    holding.permit = taken.permit
+    return undefined
+  }
+  const queued = concurrency.queues ? carrier.leave?.(round) : undefined
+  if (queued) return { kind: 'end', reply: await queued }
+  return {
+    kind: 'end',
+    reply: concludeRefused(round, undefined, tooManyCalls(round, concurrency, taken.retryMs)),
+  }
+}
+
+/** The carrier of a round that holds a permit: the permit ends with the call, and is kept or released while it waits. */
+function permitted<To, R extends Round>(
+  carrier: Carrier<never, To, R>,
+  permit: HeldPermit,
+): Carrier<never, To, R> {
+  return {
+    ...carrier,
+    async keep(round, pause) {
+      if (await permit.pause(pause)) return carrier.keep(round, pause)
+      const error = lostPermit(round.host)
+      const abandoned = carrier.abandon?.(round, error)
+      return abandoned ?? carrier.end(round, concludeRefused(round, pause.report, error), pause.report)
+    },
+    async end(round, reply, report) {
+      await permit.release()
+      return carrier.end(round, reply, report)
+    },
+  }
 }
 
 /** Ends the round as its run ended. */

@@ -31,7 +31,15 @@ import type { FlowHost, OpenedStored, StateCarrier } from './host.ts'
 import { logStateRefused, observeRefused, recordPlace } from './report.ts'
 import { concludeRefused, logRound, runOnce } from './round.ts'
 import { NO_EPOCH, replyOnce } from './single-use.ts'
-import { beginAtOnce, continueAsTask, sealWithStore, tooLarge, unspill, warnSize } from './task/begin.ts'
+import {
+  beginAtOnce,
+  continueAsTask,
+  queueAsTask,
+  sealWithStore,
+  tooLarge,
+  unspill,
+  warnSize,
+} from './task/begin.ts'
 
 /** The client holds the sealed state, and nothing is stored. */
 export const sealedStates: StateCarrier = {
@@ -49,6 +57,7 @@ export const tokenCarrier: Carrier<RoundRequest, Reply> = {
     const { mode } = round.target.task
     return mode === 'auto' || mode === 'always' ? beginAtOnce(round, true) : undefined
   },
+  leave: queueAsTask,
 }
 
 /** Runs one round of a call. Rejects only with a `RondoError`. */

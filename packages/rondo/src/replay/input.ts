@@ -42,6 +42,8 @@ export interface ReplayInput {
   readonly approvals?: Approvals
   /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
+  /** Called before each attempt of an effect. Rejects if this run must not change anything any more. */
+  admit?(): Promise<void>
   inputResponses(): InputResponses | undefined
   readonly requestState: string | undefined
   readonly relatedTaskIds?: readonly string[]

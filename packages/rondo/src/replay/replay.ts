@@ -74,6 +74,7 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     hooks: input.hooks,
     approvals: input.approvals,
     once: input.once,
+    admit: input.admit,
     inputResponses: input.inputResponses,
     requestState: input.requestState,
     relatedTaskIds: input.relatedTaskIds,

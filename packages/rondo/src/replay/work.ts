@@ -108,7 +108,9 @@ function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): 
   }
   const mark: Mark = { run, label: `${kind} "${key}"` }
   const { observed } = run
-  const act = (): unknown => job.act(attempt)
+  const { admit } = run
+  const act = (): unknown =>
+    admit && kind === 'effect' ? admit().then(() => job.act(attempt)) : job.act(attempt)
   runMarked(mark, observed ? () => observed.work(kind, key, act, attempt) : act).then(done, failed)
 }
 

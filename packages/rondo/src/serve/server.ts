@@ -162,6 +162,7 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
   const host = createHost({ ...options, audience: options.audience ?? options.name }, undefined, codecs)
   const registry = createRegistry({
     store: options.store !== undefined,
+    permits: options.store?.permits !== undefined,
     bounds: host.limits,
     dropUnknownArguments: options.dropUnknownArguments,
     taskTools: host.tasks?.tools ? createTaskTools(host, host.tasks) : undefined,

@@ -48,6 +48,9 @@ export interface PermitStore {
   release(holder: string, grant?: string): Promise<void>
 }
 
+/** How long a permit may be older than its task: it is acquired before the task is created. */
+export const GRACE_MS = 60_000
+
 /** The longest time that a place in the queue is kept. */
 export const WAIT_MS: number = 366 * 86_400_000
 

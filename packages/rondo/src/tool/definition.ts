@@ -4,6 +4,7 @@
 
 import type { Principal } from '../protocol/call.ts'
 import type { ContentBlock, PromptMessage, ResourceContents } from '../protocol/wire.ts'
+import type { ConcurrencyOptions } from './concurrency.ts'
 import type { Context, Infer, Schema, StandardSchema } from './context.ts'
 import type { InputRequired } from './target.ts'
 import type { TemplateParams, VariableName } from './uri-template.ts'
@@ -88,6 +89,19 @@ export interface ToolDefinition<
   taskTtlMs?: number
   /** How often clients should poll a task of this tool. Default: `tasks.pollMs`. */
   taskPollMs?: number
+  /**
+   * How many calls may run at once, on all instances together: `{ key, limit, otherwise, whileWaiting }`. Needs a store. Default: any number.
+   *
+   * @see docs/guide/one-at-a-time.md
+   */
+  concurrency?: ConcurrencyOptions<I extends Schema ? Infer<I> : Record<string, unknown>>
+  /**
+   * Calls of one caller that return the same text are the same call: while a task of it is open, another call returns that task. Needs a
+   * store. Default: every call is another one.
+   *
+   * @see docs/guide/one-at-a-time.md#the-same-call-twice
+   */
+  dedupe?: (args: I extends Schema ? Infer<I> : Record<string, unknown>) => string | Promise<string>
   /**
    * Functions that check the events of hooks before they take them, by the name of the hook; `approval` is also for `approval:7`. A
    * function runs where the event is delivered, which may be an instance that does not run the handler: what it needs to know is in

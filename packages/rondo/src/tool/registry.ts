@@ -4,10 +4,11 @@
 
 import { misuse } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
-import { defineOptions, flag, number, type OptionsOf, type Range, unchecked } from '../options.ts'
+import { callable, defineOptions, flag, number, type OptionsOf, type Range, unchecked } from '../options.ts'
 import type { CompleteRef, FlowMethod, Listing, Principal } from '../protocol/call.ts'
 import { type ParamHeader, scanParamHeaders } from '../protocol/common/headers.ts'
 import type { Completion, JsonSchema } from '../protocol/wire.ts'
+import { type ConcurrencyOptions, concurrencyOf, keyFunction } from './concurrency.ts'
 import type { Context, Schema } from './context.ts'
 import type {
   CachePolicy,
@@ -124,6 +125,8 @@ const TOOL = defineOptions('tool', {
   task: unchecked(),
   taskTtlMs: number(undefined, TTL_RANGE),
   taskPollMs: number(undefined, POLL_RANGE),
+  concurrency: unchecked(),
+  dedupe: callable(),
   accept: unchecked(),
 } satisfies OptionsOf<ToolDefinition>)
 const PROMPT = defineOptions('prompt', {
@@ -165,6 +168,8 @@ export interface BuiltInTool {
 interface RegistryOptions {
   /** Whether the server has a store. */
   readonly store?: boolean
+  /** Whether the store has permits. */
+  readonly permits?: boolean
   readonly bounds?: TextBounds
   readonly dropUnknownArguments?: boolean
   /** The tools through which clients that cannot follow tasks reach them. */
@@ -175,6 +180,7 @@ interface RegistryOptions {
 
 export function createRegistry({
   store = false,
+  permits = false,
   bounds = TEXT_BOUNDS,
   dropUnknownArguments = false,
   taskTools,
@@ -219,6 +225,10 @@ export function createRegistry({
     TOOL.assert(definition ?? null, `Tool "${name}"`)
     assertHandler(`Tool "${name}"`, handler)
     if (!store) assertStore(name, definition)
+    else if (!permits && (definition.concurrency || definition.dedupe))
+      throw misuse(
+        `Tool "${name}" has ${definition.concurrency ? 'concurrency' : 'dedupe'}, which needs a store with permits, such as SQLite or PostgreSQL; this store has none.`,
+      )
     const { taskTtlMs, taskPollMs, task: mode = 'late' } = definition
     if (!MODES.includes(mode))
       throw misuse(`task of tool "${name}" must be 'auto', 'always' or 'never'; got ${JSON.stringify(mode)}.`)
@@ -237,6 +247,12 @@ export function createRegistry({
       scopes: definition.scopes as Scopes<never> | undefined,
       task: { mode, ttlMs: taskTtlMs, pollMs: taskPollMs },
       accept: definition.accept,
+      concurrency: concurrencyOf(
+        `tool "${name}"`,
+        definition.concurrency as ConcurrencyOptions | undefined,
+        input,
+      ),
+      dedupe: definition.dedupe && keyFunction(`dedupe of tool "${name}"`, definition.dedupe as never, input),
     })
     if (store && mode !== 'never' && Array.isArray(definition.scopes))
       assertTaskScopes(`tool "${name}"`, definition.scopes)
@@ -380,10 +396,10 @@ function mirroredOf(schema: unknown): readonly ParamHeader[] {
 /** Refuses a tool that needs a store the server does not have: when it is declared, not when it is called. */
 function assertStore(
   name: string,
-  { task, once }: ToolDefinition<Schema | undefined, Schema | undefined>,
+  { task, once, concurrency, dedupe }: ToolDefinition<Schema | undefined, Schema | undefined>,
 ): void {
-  if (task !== 'always' && !once) return
-  const option = once ? 'once: true' : "task: 'always'"
+  if (task !== 'always' && !once && !concurrency && !dedupe) return
+  const option = once ? 'once: true' : concurrency ? 'concurrency' : dedupe ? 'dedupe' : "task: 'always'"
   throw misuse(
     `Tool "${name}" has ${option}, which needs a store: createServer({ store: createSqliteStore({ file }) }) from rondo/sqlite.`,
   )

@@ -10,6 +10,7 @@ import { misuse, RondoError } from '../errors.ts'
 import { isRecord } from '../lib/json.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import type { InputRequests, ResourceContents } from '../protocol/wire.ts'
+import type { Concurrency, KeyOf } from './concurrency.ts'
 import type { Context } from './context.ts'
 import type { AcceptEvent, CachePolicy, Scopes } from './definition.ts'
 import { HOOK_MS, inTime } from './hook.ts'
@@ -42,6 +43,10 @@ export interface Target {
   readonly task: TaskTerms
   /** Each state of a call may be used once (B8). */
   readonly once?: boolean
+  /** How many calls may run at once. */
+  readonly concurrency?: Concurrency
+  /** The key by which identical calls of one caller are found. */
+  readonly dedupe?: KeyOf
   /** The tool has an output schema. */
   readonly structured?: boolean
   /** Checks the events of hooks, by their names. */
@@ -96,12 +101,14 @@ interface ToolParts {
   readonly live?: boolean
   readonly scopes?: Scopes<never>
   readonly accept?: Target['accept']
+  readonly concurrency?: Concurrency
+  readonly dedupe?: KeyOf
 }
 
 export function toolTarget(
   name: string,
   handler: AnyHandler,
-  { version, input, output, task, once, live, scopes, accept }: ToolParts,
+  { version, input, output, task, once, live, scopes, accept, concurrency, dedupe }: ToolParts,
 ): Target {
   return {
     method: 'tools/call',
@@ -111,6 +118,8 @@ export function toolTarget(
     once,
     live,
     accept,
+    concurrency,
+    dedupe,
     structured: output !== undefined,
     scopes: scopesOf(scopes, input),
     prepare: (args) => prepare(input, args, ready(handler)),

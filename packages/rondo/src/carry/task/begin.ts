@@ -12,7 +12,7 @@ import type { RunReport } from '../../replay/run-state.ts'
 import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { tagsOf } from '../../seal/tag.ts'
 import type { BlobStore } from '../../store/store.ts'
-import { createTaskId } from '../../store/task-engine.ts'
+import { createTaskId, isOpen, type TaskView } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import {
   followsTask,
@@ -29,7 +29,7 @@ import { concludeRefused, logRound } from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
 import { epochOf } from '../single-use.ts'
 import { toTaskState } from './call.ts'
-import { ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
+import { ownerOf, type PieceOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 import { toHandleReply } from './tools.ts'
 
 /** Begins a task with the first request if the tool says so, or refuses a client that cannot follow it. */
@@ -38,6 +38,12 @@ export function beginAtOnce(round: Round, brings: boolean): Reply | Promise<Repl
   const tasks = taskHostFor(round)
   if (tasks && target.task.mode !== 'late') return beginTask(round, tasks, beginning.journal, brings)
   return target.task.mode === 'always' ? concludeRefused(round, undefined, cannotFollow(target)) : undefined
+}
+
+/** Continues a call as a task that waits for a permit, before its handler runs; undefined if it cannot become one. */
+export function queueAsTask(round: Round): Promise<Reply> | undefined {
+  const tasks = taskHostFor(round)
+  return tasks && beginTask(round, tasks, round.beginning.journal, true)
 }
 
 function cannotFollow({ name }: Target): RondoError {
@@ -110,6 +116,12 @@ async function beginTask(
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }
   const ttlMs = ttlOf(round, tasks)
+  const twin = await findTwin(round, tasks, { id, owner })
+  if (twin) {
+    logRound(round, undefined, { outcome: 'task', task: twin.id })
+    const task = toTaskState(host, tasks, owner, twin)
+    return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
+  }
   const view = await tasks.engine.create({
     id,
     owner,
@@ -124,6 +136,41 @@ async function beginTask(
   logRound(round, undefined, { outcome: 'task', task: id })
   const task = toTaskState(host, tasks, owner, view)
   return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
+}
+
+/** Concurrent calls may find a task that ends meanwhile. */
+const MAX_TWINS = 3
+
+/**
+ * The open task of an identical call of the same caller, if the tool has `dedupe`; otherwise this task is the one that later calls
+ * find, while it is open.
+ */
+async function findTwin(
+  { host, call, target, principal }: Round,
+  { engine, maxTtlMs }: TaskHost,
+  { id, owner }: PieceOf,
+): Promise<TaskView | undefined> {
+  const permits = host.store?.permits
+  if (!target.dedupe || !permits) return undefined
+  const key = await target.dedupe(call.args, { principal })
+  const value = JSON.stringify([host.audience, call.target, owner.principal, key])
+  const tags = tagsOf(host.keys.ring, 'dedupe', value)
+  for (let tries = 0; tries < MAX_TWINS; tries++) {
+    const taken = await permits.acquire({
+      holder: `dedupe ${id}`,
+      tags,
+      limit: 1,
+      holdMs: maxTtlMs,
+      task: id,
+    })
+    if (taken.kind === 'held' || taken.task === undefined) return undefined
+    // It may not be created yet, or have ended since.
+    const view = taken.task === id ? undefined : await engine.get(taken.task, owner)
+    if (view && isOpen(view.status)) return view
+  }
+  throw new RondoError('STORE_BUSY', 'The same call is just beginning elsewhere. Retry in 1 s', {
+    data: { retryAfterMs: 1_000 },
+  })
 }
 
 /** The tool as the store names it. */

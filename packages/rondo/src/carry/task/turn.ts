@@ -70,6 +70,10 @@ const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
       return keep(run, pause)
     }),
   end: (run, reply, report) => settle(run, report, () => ended(run, reply)),
+  queue(run, delayMs) {
+    run.status.rests('Waiting for other calls to end')
+    return { kind: 'release', delayMs }
+  },
   adapt,
   abandon: ({ turn }, refused) =>
     turn.signal.aborted ? { kind: 'release' } : refused && releaseFor(refused),

@@ -3,6 +3,7 @@
 import {
   decidePermit,
   firstWaiting,
+  GRACE_MS,
   type PermitGrant,
   type PermitRequest,
   type PermitRow,
@@ -18,9 +19,10 @@ interface Row extends PermitRow {
 
 export function createMemoryPermits(table: MemoryTable): { port: PermitStore; sweep(limit: number): number } {
   let rows: Row[] = []
-  const counts = ({ until, task }: PermitRow): boolean => {
+  const counts = ({ until, task, since }: PermitRow): boolean => {
     if (until <= table.now()) return false
-    if (task === undefined || !table.has(task)) return true
+    if (task === undefined) return true
+    if (!table.has(task)) return since > table.now() - GRACE_MS
     const row = table.live(task)
     return row !== undefined && isOpen(row.status)
   }

@@ -8,6 +8,7 @@
 import {
   decidePermit,
   firstWaiting,
+  GRACE_MS,
   type PermitGrant,
   type PermitRow,
   type PermitStore,
@@ -35,18 +36,16 @@ export const PERMIT_INDEXES: Readonly<Record<string, readonly [table: string, de
   permit_expiry: ['permit', '(until)'],
 }
 
-/** Holds for the permit `p` of a task that has ended; `at` is the time. */
-const isEnded = (
-  schema: string,
-  at: string,
-): string => `EXISTS (SELECT 1 FROM ${schema}.task t WHERE t.id = p.task
-  AND (t.status NOT IN ('working', 'input_required') OR t.expires_at <= ${at}))`
+/** Holds for the permit `p` of a task that is open, or not yet created; `at` is the time. */
+const isOpen = (schema: string, at: string): string =>
+  `coalesce((SELECT t.status IN ('working', 'input_required') AND t.expires_at > ${at} FROM ${schema}.task t
+    WHERE t.id = p.task), p.since > ${at} - ${GRACE_MS})`
 
 export function createPermits(database: PostgresDatabase): PermitStore {
   const { schema, query, now, publish } = database
   const permit = `${schema}.permit`
   const at = nowAt('$1')
-  const counts = `p.until > ${at} AND NOT ${isEnded(schema, at)}`
+  const counts = `p.until > ${at} AND (p.task IS NULL OR ${isOpen(schema, at)})`
   // The locks come first: a statement sees what was committed before it began.
   const lock = `SELECT pg_advisory_xact_lock(hashtextextended('${schema} permit ' || tag, 0))
     FROM (SELECT DISTINCT tag FROM unnest($1::text[]) AS tag ORDER BY tag) tags`
@@ -114,7 +113,7 @@ export async function sweepPermits({ query, now, schema }: PostgresDatabase, lim
     FROM ${schema}.permit p WHERE ${where} LIMIT $2 FOR UPDATE OF p SKIP LOCKED) RETURNING 1`
   const at = nowAt('$1')
   const expired = await query(remove(`p.until <= ${at}`), [now(), limit])
-  const ended = await query(remove(`p.task IS NOT NULL AND ${isEnded(schema, at)}`), [now(), limit])
+  const ended = await query(remove(`p.task IS NOT NULL AND NOT ${isOpen(schema, at)}`), [now(), limit])
   return expired.length + ended.length
 }
 

@@ -3,6 +3,7 @@
 import {
   decidePermit,
   firstWaiting,
+  GRACE_MS,
   type PermitGrant,
   type PermitRequest,
   type PermitRow,
@@ -30,10 +31,10 @@ export const PERMIT_INDEXES: readonly string[] = [
   'CREATE INDEX permit_expiry ON permit (until)',
 ]
 
-/** Holds for the permit `p` of a task that has ended; the parameter is the time. */
-const ENDED = `EXISTS (SELECT 1 FROM task t WHERE t.id = p.task
-  AND (t.status NOT IN ('working', 'input_required') OR t.expires_at <= ?1))`
-const COUNTS = `p.until > ?1 AND NOT ${ENDED}`
+/** Holds for the permit `p` of a task that is open, or not yet created; the parameter is the time. */
+const OPEN = `coalesce((SELECT t.status IN ('working', 'input_required') AND t.expires_at > ?1 FROM task t WHERE t.id = p.task),
+  p.since > ?1 - ${GRACE_MS})`
+const COUNTS = `p.until > ?1 AND (p.task IS NULL OR ${OPEN})`
 
 export function createPermits({ sql, queue, now, publish }: SqliteDatabase): PermitStore {
   const ofTags = sql(
@@ -82,7 +83,7 @@ export function createPermitSweep({ sql, now }: SqliteDatabase): (limit: number)
   const remove = sql(`DELETE FROM permit WHERE (tag, holder) IN
     (SELECT tag, holder FROM permit p WHERE p.until <= ?1 LIMIT ?2)`)
   const removeEnded = sql(`DELETE FROM permit WHERE (tag, holder) IN
-    (SELECT p.tag, p.holder FROM permit p WHERE p.task IS NOT NULL AND ${ENDED} LIMIT ?2)`)
+    (SELECT p.tag, p.holder FROM permit p WHERE p.task IS NOT NULL AND NOT ${OPEN} LIMIT ?2)`)
   return (limit) => remove.run(now(), limit) + removeEnded.run(now(), limit)
 }
 

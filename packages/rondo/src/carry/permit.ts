@@ -1,0 +1,159 @@
+/**
+ * One at a time (M3): a call of a tool with `concurrency` runs only while its flow holds a permit of the store, in rounds and as a
+ * task alike.
+ *
+ * While a handler runs, the hold is short and renewed; a process that dies or freezes loses it soon. Before every effect, and before
+ * the result of anything is recorded in a task, the store is asked whether the grant still counts: a former holder is refused there
+ * (`STORE_BUSY`). While the call waits for somebody, the hold lasts as long as the wait may, or ends (`whileWaiting: 'release'`).
+ *
+ * A call that finds no permit waits as a task, which holds nothing: no process, no connection, no timer. It is released to the store,
+ * which makes it due when it may be its turn.
+ */
+
+import { RondoError } from '../errors.ts'
+import { repeat, storeClock } from '../lib/clock.ts'
+import type { ReplayInput } from '../replay/input.ts'
+import { tagsOf } from '../seal/tag.ts'
+import type { PermitStore } from '../store/permits.ts'
+import type { Concurrency } from '../tool/concurrency.ts'
+import type { Pause, Round } from './carrier.ts'
+import type { FlowHost } from './host.ts'
+
+export interface HeldPermit {
+  /** Throws `STORE_BUSY` if another call may hold the permit by now. */
+  check(): Promise<void>
+  /** The run has stopped before its call was over. False if the permit was lost meanwhile. */
+  pause(pause: Pause): Promise<boolean>
+  release(): Promise<void>
+  /** Ends the renewals. */
+  stop(): void
+}
+
+export type Taken =
+  | { readonly kind: 'held'; readonly permit: HeldPermit }
+  /** The task waits in the queue; it is tried again after this time, unless it is woken. */
+  | { readonly kind: 'queued'; readonly delayMs: number }
+  | { readonly kind: 'busy'; readonly retryMs: number }
+
+/** The hold of a call that runs, or that is on its way to another process. */
+const holdOf = ({ leaseMs }: FlowHost): number => 2 * leaseMs
+
+/** How soon a task in the queue is tried again: as long as it has waited already, within bounds, for a wake that got lost. */
+const MIN_QUEUE_MS = 500
+const MAX_QUEUE_MS = 60_000
+/** After a failure of the store. */
+const UNCERTAIN_MS = 5_000
+
+/** Acquires the permit of a round whose tool has `concurrency`. */
+export async function takePermit(
+  round: Round,
+  concurrency: Concurrency,
+  permits: PermitStore,
+): Promise<Taken> {
+  const { host, call, beginning, principal, task } = round
+  await host.keys.ready()
+  const key = await concurrency.keyOf(call.args, { principal })
+  const tags = tagsOf(host.keys.ring, 'concurrency', JSON.stringify([host.audience, call.target, key]))
+  const holder = beginning.flow
+  const holdMs = holdOf(host)
+  const { limit } = concurrency
+  const queues = task !== undefined && concurrency.queues
+  const request = { holder, tags, limit, holdMs, queues, ...(task && { task: task.task }) }
+  try {
+    const grant = await permits.acquire(request)
+    if (grant.kind === 'held')
+      return { kind: 'held', permit: holdPermit(round, permits, grant.grant, concurrency) }
+    if (!queues) return { kind: 'busy', retryMs: grant.retryMs }
+    const patience = Math.min(MAX_QUEUE_MS, Math.max(MIN_QUEUE_MS, grant.waitedMs))
+    return { kind: 'queued', delayMs: patience }
+  } catch (error) {
+    // The task waits until the store works again, without counting a failure.
+    if (task !== undefined && error instanceof RondoError && error.code.startsWith('STORE_'))
+      return { kind: 'queued', delayMs: UNCERTAIN_MS }
+    throw error
+  }
+}
+
+function holdPermit(
+  round: Round,
+  permits: PermitStore,
+  grant: string,
+  { releases }: Concurrency,
+): HeldPermit {
+  const { host, beginning, row } = round
+  const { flow } = beginning
+  let lost = false
+  const renew = async (holdMs: number): Promise<boolean> => {
+    if (lost) return false
+    lost = !(await permits.renew(flow, grant, holdMs))
+    return !lost
+  }
+  const stop = repeat(
+    storeClock,
+    () => host.leaseMs / 2,
+    // If the store is away, the hold ends by itself, and the next check finds out.
+    () => void renew(holdOf(host)).catch(() => {}),
+  )
+  const release = async (): Promise<void> => {
+    stop()
+    // If it cannot be released, the hold ends by itself.
+    await permits.release(flow, grant).catch(() => {})
+  }
+  return {
+    stop,
+    release,
+    async check() {
+      if (!(await renew(holdOf(host)))) throw lostPermit(host)
+    },
+    async pause({ facts, leaves }) {
+      stop()
+      const isMoving = facts.moved !== undefined || leaves
+      // A task whose owner may never learn of it must not keep others waiting.
+      const isUnknown = row !== undefined && facts.moved === 'effect'
+      if (isUnknown || (releases && !isMoving)) {
+        await release()
+        return true
+      }
+      const left = row ? beginning.flowExpires - host.platform.now() : host.limits.roundTtlMs
+      // Without the store the call still goes on; its next round acquires again.
+      return renew(isMoving ? holdOf(host) : Math.max(left, holdOf(host))).catch(() => true)
+    },
+  }
+}
+
+export function lostPermit(host: FlowHost): RondoError {
+  const seconds = Math.max(1, Math.ceil(holdOf(host) / 1000))
+  const detail = `This call no longer holds its permit: it took too long without a sign, or runs elsewhere. Retry in ${seconds} s`
+  return new RondoError('STORE_BUSY', detail, { data: { retryAfterMs: seconds * 1000 } })
+}
+
+/** The error of a call that is one too many. */
+export function tooManyCalls({ target, host }: Round, { queues }: Concurrency, retryMs: number): RondoError {
+  const why = !queues
+    ? ''
+    : host.tasks
+      ? ' It could wait as a task, but this client or this tool does not allow that.'
+      : ' It could wait as a task, but this server runs none.'
+  const detail = `As many calls of "${target.name}" as may run at once are running.${why} Nothing was done.`
+  return new RondoError('LIMIT_CONCURRENCY', detail, { data: { retryAfterMs: retryMs } })
+}
+
+/** The input of a run that holds a permit. */
+export function withPermit(input: ReplayInput, permit: HeldPermit): ReplayInput {
+  const { persist } = input
+  return {
+    ...input,
+    admit: permit.check,
+    ...(persist && {
+      persist: async (entry) => {
+        await permit.check()
+        await persist(entry)
+      },
+    }),
+  }
+}
+
+/** Ends the permit of a flow that ended without another run. */
+export async function leavePermit({ host, target, beginning }: Round): Promise<void> {
+  if (target.concurrency) await host.store?.permits?.release(beginning.flow).catch(() => {})
+}
