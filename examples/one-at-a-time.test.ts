@@ -14,8 +14,8 @@ describe('one at a time', () => {
 
   it('settles an account after a confirmation', async () => {
     const bench = createBench((options) => ledger({ ...options, store: createMemoryStore() }))
-    const { text } = await bench.tool('settle_account', args).run({ sure: true })
-    expect(text).toBe('Settled 2026-10 of A-1.')
+    const done = await bench.tool('settle_account', args).run({ sure: { confirm: true } })
+    expect(JSON.stringify(done)).toContain('Settled 2026-10 of A-1.')
   })
 
   it('refuses a second call of the account where the client cannot follow a task that waits', async () => {

@@ -6,14 +6,9 @@ import type { Principal } from '../protocol/call.ts'
 import { HOOK_MS, inTime } from './hook.ts'
 import type { Compiled } from './schema/standard.ts'
 
-/** What is known of a call before its handler runs. */
-export interface CallerInfo {
-  readonly principal: Principal | undefined
-}
-
 export interface ConcurrencyOptions<A = never> {
   /** Calls that return the same text share the limit. Default: all calls of the tool share it. */
-  key?: (args: A, caller: CallerInfo) => string | Promise<string>
+  key?: (args: A, caller: { readonly principal: Principal | undefined }) => string | Promise<string>
   /** How many of them may run at once, on all instances together. Default: 1. */
   limit?: number
   /**
@@ -32,8 +27,10 @@ const CONCURRENCY = defineOptions('concurrency', {
   whileWaiting: unchecked<'hold' | 'release'>('hold'),
 } satisfies OptionsOf<ConcurrencyOptions>)
 
+type Caller = { readonly principal: Principal | undefined }
+
 /** A function of the arguments and the caller that returns a key. Rejects with a `TypeError` that names it if it does not. */
-export type KeyOf = (args: Readonly<Record<string, unknown>>, caller: CallerInfo) => Promise<string>
+export type KeyOf = (args: Readonly<Record<string, unknown>>, caller: Caller) => Promise<string>
 
 export interface Concurrency {
   readonly keyOf: KeyOf
@@ -70,7 +67,7 @@ function assertOneOf(of: string, name: string, value: unknown, allowed: readonly
 /** `args` are those that the schema returns, as the handler gets them. */
 export function keyFunction(
   what: string,
-  fn: (args: never, caller: CallerInfo) => unknown,
+  fn: (args: never, caller: Caller) => unknown,
   input: Compiled | undefined,
 ): KeyOf {
   if (typeof fn !== 'function')
