@@ -259,10 +259,12 @@ export const ERRORS = {
    */
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   /**
-   * This caller has reached the limit on open tasks. Nothing was started.
+   * As many calls of this tool, or of its key, as may run at once are running, and this one may not wait: the tool has
+   * `otherwise: 'refuse'`, or the client cannot follow a task. Nothing was done. `data.retryAfterMs` says when the first of
+   * them loses its permit unless it is renewed.
    *
-   * Remedy: The client finishes or cancels a task, or waits until one expires. The operator raises `tasks.maxOpen`.
-   * All unauthenticated callers count as one caller.
+   * Remedy: The client tries again later. The author raises [`concurrency.limit`](../guide/one-at-a-time.md), or lets calls
+   * queue as tasks.
    */
   LIMIT_CONCURRENCY: {
     rpc: -32000,
@@ -270,6 +272,12 @@ export const ERRORS = {
     sentence: 'As many calls of this tool as may run at once are running. Try again later',
     open: true,
   },
+  /**
+   * This caller has reached the limit on open tasks. Nothing was started.
+   *
+   * Remedy: The client finishes or cancels a task, or waits until one expires. The operator raises `tasks.maxOpen`.
+   * All unauthenticated callers count as one caller.
+   */
   LIMIT_TASKS: {
     rpc: -32000,
     http: 429,
