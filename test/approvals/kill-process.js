@@ -1,7 +1,7 @@
 /**
  * One process of the tests that kill: a worker, or with ROLE=pages the pages alone. Its tool asks Ann, then posts to DOWNSTREAM
- * under the key of its effect. A message `{ method, at, when }` lets it kill itself with signal 9 at that call of the store's
- * part for approvals. WEAK makes it wrong on purpose: the negative controls.
+ * under the key of its effect. A message `{ method, at, when }` lets it kill itself with signal 9 at that call of the store: of
+ * its part for approvals, or of that for tasks (`tasks.append`). WEAK makes it wrong on purpose: the negative controls.
  */
 
 import { createApprovals } from '../../packages/approvals/dist/index.js'
@@ -60,12 +60,19 @@ const approvals = {
   }),
 }
 
+const tasks = Object.fromEntries(
+  ['append', 'park', 'settle', 'claim', 'deliverHook'].map((name) => [
+    name,
+    deadly(`tasks.${name}`, (...given) => store.tasks[name](...given)),
+  ]),
+)
+
 const server = createServer({
   name: 'killed',
   version: '1.0.0',
   keys: KEYS,
   log: 'off',
-  store: { ...store, approvals },
+  store: { ...store, approvals, tasks: { ...store.tasks, ...tasks } },
   authenticate: () => ({ issuer: ISSUER, subject: 'erin' }),
   tasks: { leaseMs: 1_000, concurrency: ROLE === 'pages' ? 0 : 8 },
 })

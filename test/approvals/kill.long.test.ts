@@ -1,4 +1,4 @@
-/** Like `kill.test.ts`, at every call of the store's part for approvals, before it, while it is under way, and after it. */
+/** Like `kill.test.ts`, at every call of the store that changes something, before it, while it is under way, and after it. */
 
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { describePostgres } from '../support/postgres.ts'
@@ -8,8 +8,19 @@ import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import type { Database } from '../support/store/store-harness.ts'
 import { type KillPoint, type Pair, startPair } from './kill.ts'
 
-/** Jobs are claimed again and again: beyond the first claims, an order is over. */
-const LAST: Readonly<Record<KillPoint['method'], number>> = { put: 12, get: 30, list: 12, claim: 6 }
+/** Jobs and tasks are claimed again and again: beyond the first claims, an order is over. */
+const LAST: Readonly<Record<KillPoint['method'], number>> = {
+  put: 12,
+  get: 30,
+  list: 12,
+  claim: 6,
+  'tasks.append': 12,
+  'tasks.park': 4,
+  'tasks.settle': 2,
+  'tasks.claim': 4,
+  'tasks.deliverHook': 2,
+}
+const METHODS = Object.keys(LAST) as KillPoint['method'][]
 const TIMEOUT = { timeout: 3_600_000 }
 
 /** Kills at the first point of a kind, then at the second, until an order ends before its point is reached. */
@@ -26,7 +37,7 @@ async function killEverywhere(database: Database): Promise<void> {
   const pair = await startPair(database)
   try {
     for (const role of ['worker', 'pages'] as const)
-      for (const method of ['put', 'get', 'list', 'claim'] as const)
+      for (const method of METHODS)
         for (const when of ['before', 'during', 'after'] as const) await killAll(pair, { role, method, when })
     console.log(`${pair.kills} kills`)
     expect(pair.kills).toBeGreaterThan(40)

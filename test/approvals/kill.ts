@@ -16,10 +16,15 @@ import { send } from '../support/task-client.ts'
 
 export type Role = 'worker' | 'pages'
 
-/** A call of the store's part for approvals, counted from 1, at which a process kills itself. */
+/** A call of the store, counted from 1, at which a process kills itself: of its part for approvals, or of that for tasks. */
 export interface KillPoint {
   readonly role: Role
-  readonly method: 'put' | 'get' | 'list' | 'claim'
+  readonly method:
+    | 'put'
+    | 'get'
+    | 'list'
+    | 'claim'
+    | `tasks.${'append' | 'park' | 'settle' | 'claim' | 'deliverHook'}`
   readonly at: number
   /** `during`: the call was sent, and nobody knows whether it takes effect. */
   readonly when: 'before' | 'during' | 'after'

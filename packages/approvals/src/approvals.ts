@@ -1,5 +1,6 @@
 /** `createApprovals`: the options, and the parts put together as an extension of a server. */
 
+import { RondoError } from 'rondo'
 import type {
   ApprovalVote,
   Approver,
@@ -193,9 +194,12 @@ function createApprover(attached: () => Parts, operators: boolean): Approver {
       try {
         return await desk.use(id, attempt, expired)
       } catch (error) {
-        if (error instanceof PeopleUnavailable)
-          host.log('Approvals: a decision cannot be checked, and is checked again', error)
-        throw error
+        if (!(error instanceof PeopleUnavailable)) throw error
+        host.log('Approvals: a decision cannot be checked, and is checked again', error)
+        // A task is retried later, as if its store were away.
+        throw new RondoError('STORE_UNAVAILABLE', 'the groups of approvers are not available', {
+          cause: error,
+        })
       }
     },
     vote: (cast) => voteInTest(attached(), cast),

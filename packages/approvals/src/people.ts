@@ -46,7 +46,7 @@ export interface PeopleOptions {
 /** A function of the operator failed: nothing is known, so nothing is decided. An error of Rondo, so the log has its message. */
 export class PeopleUnavailable extends RondoError {
   constructor(message: string, options?: { readonly cause?: unknown }) {
-    super('STORE_UNAVAILABLE', message, options)
+    super('SERVER_INTERNAL', message, options)
     this.name = 'PeopleUnavailable'
   }
 }
