@@ -505,7 +505,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
       else await open(view)
       await page.locator('h1').waitFor()
     }
-    const views = ['Flows', 'Try', 'Tasks', 'Doctor', 'flow']
+    const views = ['Flows', 'Try', 'Tasks', 'Approvals', 'Doctor', 'flow']
     for (const view of views) {
       await show(view)
       const { violations, passes } = await runAxe(page)
