@@ -195,6 +195,7 @@ function measureAbsent(): number {
 function absentTable(forms: FormCosts, absentNs: number): Table {
   return {
     title: 'What is left of telemetry in a request without it',
+    mark: 'core-absent',
     columns: ['request', 'telemetry absent', 'of a request'],
     rows: LEGS.map((leg) => {
       const share = absentNs / (10 * plainMicros(forms, leg))
@@ -207,6 +208,7 @@ function formTable(forms: FormCosts): Table {
   return {
     title:
       'What the log, spans and access tokens (verified, then remembered) add to the server CPU of one request: median of several processes, and their range',
+    mark: 'core-forms',
     columns: ['request', 'plain µs', 'control', 'log to a file', 'log to a pipe', 'spans', 'tokens'],
     rows: LEGS.map((leg) => [
       LEG_NAMES[leg],
@@ -223,6 +225,7 @@ function costTable(measured: readonly Measured[]): Table {
   return {
     title:
       'Server CPU of one request, and how many requests of Rondo go into the CPU time of one of the other',
+    mark: 'core',
     columns: [
       ...columns,
       'rondo req/CPU-s',
@@ -254,5 +257,6 @@ function memoryTable(measured: readonly Measured[]): Table {
     ]),
   ])
   const columns = measured.flatMap(({ tools }) => [`${tools} tools, idle`, 'after the load'])
-  return { title: 'Resident memory of the server process, MB', columns: ['server', ...columns], rows }
+  const title = 'Resident memory of the server process, MB'
+  return { title, mark: 'core-memory', columns: ['server', ...columns], rows }
 }

@@ -142,6 +142,7 @@ function toTable(figures: readonly Figures[]): Table {
   ]
   return {
     title: 'SQLite, PostgreSQL and Restate, one process, medians',
+    mark: 'engines',
     columns: ['', ...figures.map(({ name }) => name)],
     rows: [
       row('create, complete: tasks a second', ({ rates }) => rates.complete),

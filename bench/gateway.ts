@@ -288,7 +288,8 @@ function aimTable(costs: Costs, heldBytes: number, listMicros: number): Table {
     const reached = Number.isNaN(found) ? '–' : found <= most ? 'yes' : 'no'
     return [what, `≤ ${most}${unit}`, `${fixed(found, digits)}${unit}`, reached]
   })
-  return { title: 'What is aimed at', columns: ['figure', 'aim', 'measured', 'reached'], rows }
+  const columns = ['figure', 'aim', 'measured', 'reached']
+  return { title: 'What is aimed at', mark: 'gateway-aims', columns, rows }
 }
 
 const sayKind = (kind: Kind): string => (kind === 'plain' ? 'plain call' : 'call with a question')
@@ -311,6 +312,7 @@ function costTable(costs: Costs): Table {
   )
   return {
     title: 'µs for each call: CPU of each process, and wall time',
+    mark: 'gateway',
     columns: ['client of, call, path', 'client', 'bridge', 'server', 'all', 'p50'],
     rows,
   }

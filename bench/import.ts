@@ -57,6 +57,7 @@ function toReport(costs: ReadonlyMap<string, readonly Cost[]>): Report {
   ])
   const table = {
     title: 'Importing, in a fresh process',
+    mark: 'import',
     columns: ['import', 'CPU ms', `of the ${BASE}`, 'RSS MB'],
     rows,
   }

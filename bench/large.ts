@@ -38,20 +38,31 @@ export const run: RunBench = async (settings) => {
   const tasks = await measureTasks(times, settings)
   const followed = await measureFollowing(times, settings)
   const tables = [
-    toTable('The last round of a call by the entries of its journal: server CPU', 'entries', journals),
-    toTable('tools/list by the number of tools: server CPU', 'tools', lists),
-    toTable('A task that runs steps, by their number: CPU of server and client', 'entries', tasks.run),
-    toTable('The turn that replays them: CPU of server and client', 'entries', tasks.resume),
+    toTable(
+      'The last round of a call by the entries of its journal: server CPU',
+      'entries',
+      journals,
+      'large-rounds',
+    ),
+    toTable('tools/list by the number of tools: server CPU', 'tools', lists, 'large-lists'),
+    toTable(
+      'A task that runs steps, by their number: CPU of server and client',
+      'entries',
+      tasks.run,
+      'large-tasks',
+    ),
+    toTable('The turn that replays them: CPU of server and client', 'entries', tasks.resume, 'large-turns'),
     toTable(
       'A client that follows tasks to their end, by their number: CPU of server and client',
       'tasks',
       followed,
+      'large-followed',
     ),
   ]
   return { tables, data: { journals, lists, tasks, followed } }
 }
 
-function toTable(title: string, unit: string, rows: readonly Row[]): Table {
+function toTable(title: string, unit: string, rows: readonly Row[], mark: string): Table {
   const [first] = rows
   const each = ({ count, micros }: Row): string => {
     if (first === undefined || count === first.count) return '–'
@@ -59,6 +70,7 @@ function toTable(title: string, unit: string, rows: readonly Row[]): Table {
   }
   return {
     title,
+    mark,
     columns: [unit, 'µs', 'each further one µs'],
     rows: rows.map((row) => [String(row.count), fixed(median(row.micros)), each(row)]),
   }

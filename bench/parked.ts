@@ -48,6 +48,7 @@ export const run: RunBench = async ({ quick, progress }) => {
   const kB = (bytes: number): string => fixed(bytes / 1_024, 1)
   const table = {
     title: `Memory of a server per question that waits (${count} of them), kB`,
+    mark: 'parked',
     columns: ['server', 'heap and buffers', 'resident', 'left when the clients have gone'],
     rows: figures.map(({ label, parkedBytes, parkedRssBytes, leftBytes }) => [
       label,

@@ -74,6 +74,7 @@ export function programTable(measured: readonly ProgramCosts[]): Table {
   return {
     title:
       'Programs of README and guide as written, and with their schemas created in the handler: server CPU of one request',
+    mark: 'programs',
     columns: ['program', 'round', 'as written µs', 'in the handler µs', 'in the handler ÷ as written'],
     rows: measured.flatMap(({ label, costs, written, inline }) =>
       ROUNDS.map((round) => {
@@ -144,6 +145,7 @@ export function questionTable(costs: QuestionCosts): Table {
   return {
     title:
       'The last round of a call by the number of its questions, and what each replayed question adds: server CPU',
+    mark: 'questions',
     columns: [
       'questions',
       'hoisted µs',

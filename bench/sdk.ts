@@ -40,6 +40,7 @@ export const run: RunBench = async ({ quick, progress }) => {
   const of = (name: keyof Cost): string => fixed(median(costs.map((cost) => cost[name])), 1)
   const table = {
     title: 'rondo/sdk beside the official server, in a fresh process',
+    mark: 'sdk',
     columns: ['what', 'CPU ms', 'at most'],
     rows: [
       ['importing the official server', of('server'), ''],

@@ -223,6 +223,7 @@ function rateTable(measured: readonly Measured[]): Table {
   const columns = ['task', 'database', 'processes', 'rondo /s', 'by hand /s', 'by hand, grouped /s']
   return {
     title: 'Tasks a second, and the same rows written by hand with the bare driver',
+    mark: 'tasks',
     columns: [
       ...columns,
       'of by hand',
@@ -248,6 +249,7 @@ function loneTable(alone: readonly LoneFigures[]): Table {
   )
   return {
     title: 'A lone task, one process: ms from its creation to its end',
+    mark: 'tasks-lone',
     columns: ['task', 'database', 'program', 'tasks', 'p50', 'p99'],
     rows,
   }

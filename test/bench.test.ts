@@ -1,5 +1,6 @@
 /** The bench compares like with like, and checks the responses. Speed itself is not tested. */
 
+import { readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -138,4 +139,16 @@ describe('the bench of sleeping tasks', () => {
     expect(fillPage(page, [table, { ...table, mark: 'two' }, { ...table, mark: undefined }])).toBe(filled)
     expect(fillPage(filled, [table])).toBe(filled)
   })
+})
+
+it('every table of the pages is written by a bench, and every bench that has a place for its table finds it', () => {
+  const files = readdirSync('bench', { recursive: true, encoding: 'utf8' })
+  const sources = files.filter((name) => name.endsWith('.ts') && !name.startsWith('dist'))
+  const code = sources.map((name) => readFileSync(join('bench', name), 'utf8')).join('\n')
+  const pages = ['performance', 'capacity'].map((name) => readFileSync(`docs/reference/${name}.md`, 'utf8'))
+  const places = pages.flatMap((page) => [...page.matchAll(/<!-- ([a-z-]+) -->/g)].map(([, name]) => name))
+  expect(places.length).toBeGreaterThan(20)
+  expect(places.filter((name) => !code.includes(`'${name}'`))).toEqual([])
+  const marked = [...code.matchAll(/\bmark: '([^']+)'/g)].map(([, name]) => name)
+  expect(marked.filter((name) => !places.includes(name))).toEqual([])
 })

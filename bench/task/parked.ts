@@ -28,6 +28,7 @@ export function parkedTable(figures: readonly ParkedFigures[]): Table {
   return {
     title:
       'Parked tasks: memory of the process before and after they were parked, MB, and bytes of a task in the database',
+    mark: 'tasks-parked',
     columns: ['database', 'tasks', 'resident before', 'after', 'heap before', 'after', 'bytes of a task'],
     rows: figures.map(({ database, count, rssBefore, rssAfter, heapBefore, heapAfter, rowBytes }) => [
       database,

@@ -126,6 +126,7 @@ function expect({ body }: Response, isRight: (result: Result) => boolean): void 
 export function serverTable(figures: readonly ServerFigures[]): Table {
   return {
     title: 'Requests a second through the whole server, HTTP and sealing included, one process',
+    mark: 'tasks-server',
     columns: ['database', 'tools/call at once', 'tools/call as a task', 'tasks/get'],
     rows: figures.map(({ database, plain, task, get }) => [
       database,
