@@ -71,7 +71,7 @@ async function open(lists?: () => Record<string, string>) {
     const client: Client = await connect(url, { headers: { Authorization: `Bearer ${token}` } })
     try {
       const tools = await client.listTools()
-      const name = tools.find((tool) => tool.name.endsWith('whoami'))?.name ?? ''
+      const name = tools.find((tool) => tool.name.endsWith('whoami'))?.name ?? 'whoami'
       const { content, isError } = await client.callTool(name)
       return `${isError ? 'error: ' : ''}${content[0]?.type === 'text' ? content[0].text : ''}`
     } finally {

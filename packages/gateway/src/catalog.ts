@@ -4,20 +4,22 @@
  * W1 Everything that the configuration allows is listed to every client, whatever its revision, as the upstream describes it.
  * W6 With one upstream names stay as they are; with several each begins with the name of its upstream. Two of one name, and names
  *    that no tool may have, are an error at the start that lists them all; later newcomers of a taken name are logged and left out.
+ * W5 Callers of an upstream with `credentials` are listed what it offers to each of them.
  * W8 What an upstream offered last stays listed while it does not answer.
  */
 
-import type { Context, Server } from 'rondo'
+import type { Context, Principal, Server } from 'rondo'
 import { type Client, displayText, type FlowRequest, type QuestionKind, RondoError } from 'rondo/client'
-import { type Forwarded, forwarding } from 'rondo/forward'
+import { type Forwarded, forwarding, type RowsFor } from 'rondo/forward'
+import { createCallerLists } from './callers.ts'
 import { withoutAdded } from './host.ts'
 import type { GatewayOptions } from './options.ts'
 import { type Passing, pass } from './pass.ts'
 import type { Passed } from './send.ts'
 import type { Subscriptions } from './subscriptions.ts'
-import { reasonOf, type Upstream } from './upstream.ts'
+import { reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
 
-type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
+export type Listing = 'tools' | 'prompts' | 'resources' | 'templates'
 type Row = Readonly<Record<string, unknown>>
 
 interface Entry {
@@ -26,6 +28,8 @@ interface Entry {
   readonly name: string
   readonly upstream: string
   readonly row: Row
+  /** The row as the upstream sent it. */
+  readonly own: Row
   readonly forwarded: Forwarded
 }
 
@@ -37,6 +41,8 @@ export interface Catalog {
    * says has changed: clients hear of it even if its rows are the same.
    */
   publish(changed?: 'tools' | 'prompts' | 'resources'): void
+  /** Makes sure that what this caller names can be found, if it is offered to the caller and perhaps to nobody else. */
+  admit(listing: Listing, name: string, principal: Principal | undefined): Promise<void>
   /** How many tools an upstream offers here. */
   count(upstream: string): number
 }
@@ -89,9 +95,67 @@ export function createCatalog(parts: CatalogParts): Catalog {
       upstream: upstream.name,
       // Whether a call becomes a task is decided on each side, so the upstream's declaration does not pass.
       row: named ? { ...rest, name } : row,
-      forwarded: forwardedOf(parts, upstream, listing, row, named ? { ...rest, name } : row),
+      own: row,
+      forwarded: forwardedOf(
+        parts,
+        upstream,
+        listing,
+        row,
+        named ? { ...rest, name } : row,
+        (principal) => callers.known(upstream, principal)?.get(`${listing}\n${name}`)?.own,
+      ),
     }
   }
+
+  const readEntries = async (upstream: Upstream, principal: Principal | undefined): Promise<Entry[]> => {
+    const { only, except, credentials } = upstream.options
+    const names = new Set<unknown>()
+    try {
+      const { client } = await upstream.anyConnection(principal, parts.kinds)
+      const rows = await readAll(client)
+      instructions.set(upstream.name, client.server.instructions ?? '')
+      const allowed = ([listing, { name }]: readonly [Listing, Row]): boolean => {
+        if (listing !== 'tools') return true
+        names.add(name)
+        return only ? only.includes(String(name)) : !except?.includes(String(name))
+      }
+      return rows.filter(allowed).map(([listing, row]) => toEntry(upstream, listing, row))
+    } catch (error) {
+      // A server that refuses everybody who is nobody still serves its callers.
+      if (principal !== undefined || !(error instanceof UpstreamDown && error.isRefusal)) throw error
+      return []
+    } finally {
+      for (const name of credentials === undefined && names.size > 0
+        ? [...(only ?? []), ...(except ?? [])]
+        : [])
+        if (!names.has(name)) warn(`"${upstream.name}" has no tool "${name}", which only or except names.`)
+    }
+  }
+  const knowing = parts.upstreams.filter(({ options }) => options.credentials !== undefined)
+  const callers = createCallerLists<Entry>({
+    clock: parts.passing.clock,
+    warn,
+    async read(upstream, principal) {
+      const entries = await readEntries(upstream, principal)
+      const offered = entries.filter(
+        ({ listing, name }) => listing !== 'tools' || !several || TOOL_NAME.test(name),
+      )
+      return new Map(offered.map((entry) => [`${entry.listing}\n${entry.name}`, entry]))
+    },
+  })
+  const unlistedNames = new Set<string>()
+  const rowsFor: RowsFor = async (listing, principal, rows) => {
+    if (principal === undefined) return rows
+    const names = new Set(knowing.map(({ name }) => name))
+    const keyOf = (row: Row): string => `${listing}\n${row[KEY[listing]]}`
+    const shared = rows.filter((row) => !names.has(declared.get(keyOf(row))?.upstream ?? ''))
+    const found = new Map(shared.map((row) => [keyOf(row), row]))
+    for (const entries of await Promise.all(knowing.map((one) => callers.of(one, principal))))
+      for (const [key, { row, ...entry }] of entries)
+        if (entry.listing === listing && !found.has(key)) found.set(key, row)
+    return [...found.values()]
+  }
+  if (knowing.length > 0) port.lists(rowsFor)
 
   /** Returns false for an entry that cannot be served, such as a template that is none: the others are offered all the same. */
   const declare = ({ listing, name, upstream, forwarded }: Entry): boolean => {
@@ -106,22 +170,18 @@ export function createCatalog(parts: CatalogParts): Catalog {
 
   return {
     async sync(upstream) {
-      const { client } = await upstream.anyConnection(undefined, parts.kinds)
-      const rows = await readAll(client)
-      instructions.set(upstream.name, client.server.instructions ?? '')
-      const { only, except } = upstream.options
-      const allowed = ([listing, row]: readonly [Listing, Row]): boolean => {
-        if (listing !== 'tools') return true
-        const name = String(row.name)
-        return only ? only.includes(name) : !except?.includes(name)
-      }
-      const names = new Set(rows.flatMap(([listing, row]) => (listing === 'tools' ? [String(row.name)] : [])))
-      for (const name of [...(only ?? []), ...(except ?? [])])
-        if (!names.has(name)) warn(`"${upstream.name}" has no tool "${name}", which only or except names.`)
-      read.set(
-        upstream.name,
-        rows.filter(allowed).map(([listing, row]) => toEntry(upstream, listing, row)),
-      )
+      callers.forget(upstream)
+      read.set(upstream.name, await readEntries(upstream, undefined))
+    },
+    async admit(listing, name, principal) {
+      const isKnown = (key: string): boolean => declared.has(key) || unlistedNames.has(key)
+      if (principal === undefined || knowing.length === 0 || isKnown(`${listing}\n${name}`)) return
+      for (const entries of await Promise.all(knowing.map((one) => callers.of(one, principal))))
+        for (const [key, entry] of entries) {
+          if (isKnown(key) || unlistedNames.size >= MAX_UNLISTED) continue
+          const { row: _, ...forwarded } = entry.forwarded
+          if (declare({ ...entry, forwarded })) unlistedNames.add(key)
+        }
     },
     publish(changed) {
       const told = new Set<Listing>(changed && [changed])
@@ -162,6 +222,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
       for (const [key, entry] of wanted) {
         const before = declared.get(key)
         if (before && before.upstream === entry.upstream && isSame(before.row, entry.row)) continue
+        unlistedNames.delete(key)
         if (declare(entry)) declared.set(key, entry)
         told.add(entry.listing)
       }
@@ -177,6 +238,8 @@ export function createCatalog(parts: CatalogParts): Catalog {
   }
 }
 
+/** Names that only some callers are offered. */
+const MAX_UNLISTED = 10_000
 const UNLISTED = 'gateway:unlisted'
 
 /** A single upstream may serve URIs that it does not list, as on a direct connection. */
@@ -209,6 +272,10 @@ function joined(
   })
   if (own) all.unshift(own)
   return all.length > 0 ? all.join('\n\n') : undefined
+}
+
+function annotationsOf({ annotations }: Row): Row {
+  return typeof annotations === 'object' && annotations !== null ? (annotations as Row) : {}
 }
 
 function isTaskOnly({ execution }: Row): boolean {
@@ -254,9 +321,11 @@ function forwardedOf(
   listing: Listing,
   own: Row,
   row: Row,
+  /** The row that this caller was given, if it is another one. */
+  rowOf: (principal: Principal | undefined) => Row | undefined,
 ): Forwarded {
   const name = String(own[KEY[listing]])
-  const annotations = (typeof own.annotations === 'object' && own.annotations) || {}
+  const annotations = annotationsOf(own)
   const requestFor = (args: Row): FlowRequest => {
     if (listing === 'tools')
       return { method: 'tools/call', name, arguments: withoutAdded(args, own.inputSchema) }
@@ -265,18 +334,19 @@ function forwardedOf(
     return { method: 'resources/read', uri: String(args.uri) }
   }
   const run = async (args: Row, ctx: Context) => {
+    const mine = rowOf(ctx.principal) ?? own
     const passed: Passed = {
       upstream,
       request: requestFor(args),
-      annotations: annotations as Row,
-      structured: own.outputSchema !== undefined,
-      isTask: isTaskOnly(own),
+      annotations: annotationsOf(mine),
+      structured: mine.outputSchema !== undefined,
+      isTask: isTaskOnly(mine),
     }
     return pass(passing, passed, ctx)
   }
   const completes = listing === 'prompts' || listing === 'templates'
   const watch: Forwarded['watch'] = (uri, principal, changed) =>
-    subscriptions.get(upstream.name)?.watch({ uri, principal, annotations: annotations as Row }, changed)
+    subscriptions.get(upstream.name)?.watch({ uri, principal, annotations }, changed)
   const watched = KEY[listing] === 'name' ? {} : { watch }
   const common = {
     row,

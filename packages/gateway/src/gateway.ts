@@ -11,7 +11,7 @@ import { createServer, RondoError, type Server, type ServerOptions, ToolError } 
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
 import type { CallFacts, ExtensionHost } from 'rondo/extension'
 import { forwarding } from 'rondo/forward'
-import { type Catalog, createCatalog } from './catalog.ts'
+import { type Catalog, createCatalog, type Listing } from './catalog.ts'
 import { createHandles, HANDLE_TOOL, type Handles } from './handle.ts'
 import { createHandover, type Handover, type HandoverResume } from './handover.ts'
 import { createHeldCalls, type HeldCalls, HeldEnded, SILENT } from './held.ts'
@@ -162,6 +162,8 @@ export function createGateway(options: GatewayOptions): Gateway {
     },
     async around(call, next) {
       seen(call)
+      const listing = LISTING[call.method]
+      if (listing && call.target) await catalog.admit(listing, call.target, call.principal)
       const running: Running = { held: new Set(), isTurn: call.kind === 'turn' }
       let isOpen = false
       try {
@@ -241,6 +243,13 @@ export function createGateway(options: GatewayOptions): Gateway {
       await close()
     },
   }
+}
+
+/** The lists that name what a call uses. */
+const LISTING: Readonly<Record<string, Listing | undefined>> = {
+  'tools/call': 'tools',
+  'prompts/get': 'prompts',
+  'resources/read': 'resources',
 }
 
 /** A request or turn that is running. */

@@ -23,7 +23,7 @@ export interface UpstreamOptions {
   readonly auth?: ClientAuth
   /**
    * Returns the headers with which this caller is known at the URL. The caller's own token is not available here and never goes
-   * upstream. Lists are read with the headers for `undefined`. Default: none.
+   * upstream. Each caller's lists are read with its headers; those of anonymous callers with the headers for `undefined`. Default: none.
    */
   readonly credentials?: (
     principal: Principal | undefined,

@@ -73,12 +73,15 @@ export interface Upstream {
 /** The upstream cannot be reached. Nothing was sent. */
 export class UpstreamDown extends Error {
   readonly reason: string
+  /** The server answers, and refuses this caller. */
+  readonly isRefusal: boolean
 
-  constructor(name: string, reason: string, retryMs: number, cause?: unknown) {
+  constructor(name: string, reason: string, retryMs: number, cause?: unknown, isRefusal = false) {
     const again = retryMs > 0 ? ` It is tried again in ${Math.ceil(retryMs / 1000)} s.` : ''
     super(`The server "${name}" does not answer: ${reason}. Nothing was sent to it.${again}`, { cause })
     this.name = 'UpstreamDown'
     this.reason = reason
+    this.isRefusal = isRefusal
   }
 }
 
@@ -104,7 +107,7 @@ export function callerKey(principal: Principal | undefined): string {
 }
 
 /** The owner of a connection. Credentials may depend on what a token allows, so other scopes or claims get a connection of their own. */
-function ownerKey(principal: Principal | undefined, { credentials }: UpstreamOptions): string {
+export function ownerKey(principal: Principal | undefined, { credentials }: UpstreamOptions): string {
   const caller = callerKey(principal)
   if (credentials === undefined || principal === undefined) return caller
   return JSON.stringify([caller, principal.scopes, principal.claims])
@@ -163,7 +166,8 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
 
   const failed = (error: unknown): UpstreamDown => {
     // Credentials of one caller that are refused say nothing about the server: others must not wait for it.
-    if (options.credentials !== undefined && !isAway(error)) return new UpstreamDown(name, reasonOf(error), 0)
+    if (options.credentials !== undefined && !isAway(error))
+      return new UpstreamDown(name, reasonOf(error), 0, error, true)
     failures += 1
     const pause = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (failures - 1))
     // After the first failure the next call tries again at once: it may have been a restart.

@@ -6,6 +6,7 @@ export { type Forwarding, forwarding } from './serve/forwarding.ts'
 export {
   type Forwarded,
   type ForwardedTasks,
+  type RowsFor,
   type TaskCaller,
   type TaskCreated,
   taskCreated,

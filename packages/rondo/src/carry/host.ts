@@ -23,7 +23,7 @@ import type { PermitStore } from '../store/permits.ts'
 import type { BlobStore, OnceStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
-import type { ForwardedTasks } from '../tool/forward.ts'
+import type { ForwardedTasks, RowsFor } from '../tool/forward.ts'
 import type { CallStep } from './around.ts'
 
 export interface StoredLimits extends StateLimits {
@@ -174,6 +174,8 @@ export interface FlowHost {
   readonly states: StateCarrier
   /** For calls that outlive their requests. Absent without a store. */
   readonly tasks?: TaskHost
+  /** The lists of each caller. Set by a gateway whose callers do not all get the same. */
+  readonly rowsFor?: RowsFor
   /** The tasks of other servers. Set by a gateway. */
   readonly forwarded?: ForwardedTasks
   /** The health of the store, as requests experience it. */

@@ -5,7 +5,7 @@
 
 import { misuse } from '../errors.ts'
 import type { Listing } from '../protocol/call.ts'
-import type { Forwarded, ForwardedTasks } from '../tool/forward.ts'
+import type { Forwarded, ForwardedTasks, RowsFor } from '../tool/forward.ts'
 import type { Server } from './server.ts'
 
 /** What a gateway can do with a server, besides the methods of the server. */
@@ -20,6 +20,11 @@ export interface Forwarding {
   remove(listing: Listing, name: string): void
   /** Notifies subscribers that a list has changed. */
   changed(listing: Listing): void
+  /**
+   * Lists what this caller may use, in place of what is declared. It gets the declared rows, and is called for every request for a list.
+   * Clients may not share the result.
+   */
+  lists(rowsFor: RowsFor): void
   /** Serves requests about tasks of other servers, and declares tasks to clients. */
   tasks(tasks: ForwardedTasks): void
   /** Replaces the instructions that clients get when they connect. */

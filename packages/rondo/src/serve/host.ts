@@ -29,7 +29,7 @@ import { type KeyHolder, resolveKeys } from '../seal/key-ring.ts'
 import { createLeaseEngine } from '../store/engine/lease-engine.ts'
 import type { EmitEngineEvent, EngineEvent, Serving, TaskHead } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
-import type { ForwardedTasks } from '../tool/forward.ts'
+import type { ForwardedTasks, RowsFor } from '../tool/forward.ts'
 import { createSlowHandlers } from './heartbeat.ts'
 import { createOverload } from './limits.ts'
 import {
@@ -56,6 +56,7 @@ export interface OpenHost extends FlowHost {
   approver?: Approver
   /** Set by a gateway. */
   forwarded?: ForwardedTasks
+  rowsFor?: RowsFor
   /** Sets `draining`, and calls the listeners. */
   drain(): void
   /** Stops timers. */

@@ -5,10 +5,11 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { CompleteCall, Listing, Principal } from '../protocol/call.ts'
+import type { CompleteCall, ListCall, Listing, Principal } from '../protocol/call.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { Completion } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
+import type { RowsFor } from '../tool/forward.ts'
 import type { Registry } from '../tool/registry.ts'
 
 type Result = Readonly<Record<string, unknown>>
@@ -16,6 +17,8 @@ type Result = Readonly<Record<string, unknown>>
 interface Catalog {
   /** A page of a list, or the error of a cursor that is not from this list. */
   list(listing: Listing, cursor: string | undefined): Reply
+  /** Like `list`, with the rows of one caller. */
+  listFor(rowsFor: RowsFor, call: ListCall, principal: Principal | undefined): Promise<Reply>
   /** The result of `server/discover`. */
   discover(): Reply
   /** Something was declared or removed: builds the list again when it is next asked for. */
@@ -30,6 +33,8 @@ interface CatalogOptions {
   readonly instructions?: () => string | undefined
   /** Whether tasks are served. */
   readonly tasks?: () => boolean
+  /** Whether callers may get rows that are not declared. */
+  readonly perCaller?: () => boolean
 }
 
 const FIELD: Readonly<Record<Listing, string>> = {
@@ -46,8 +51,7 @@ export function createCatalog(registry: Pick<Registry, 'rows'>, options: Catalog
   const lists = new Map<Listing, Result[]>()
   let discovery: Result | undefined
 
-  const build = (listing: Listing): Result[] => {
-    const rows = registry.rows(listing)
+  const build = (listing: Listing, rows: readonly Result[]): Result[] => {
     const count = Math.max(1, Math.ceil(rows.length / pageSize))
     return Array.from({ length: count }, (_, i) => ({
       [FIELD[listing]]: rows.slice(i * pageSize, (i + 1) * pageSize),
@@ -59,16 +63,14 @@ export function createCatalog(registry: Pick<Registry, 'rows'>, options: Catalog
     list(listing, cursor) {
       let pages = lists.get(listing)
       if (!pages) {
-        pages = build(listing)
+        pages = build(listing, registry.rows(listing))
         lists.set(listing, pages)
       }
-      const number = cursor === undefined ? 0 : /^p[1-9]\d{0,6}$/.test(cursor) ? Number(cursor.slice(1)) : -1
-      const result = pages[number]
-      if (result !== undefined) return { kind: 'cacheable', result, cache }
-      return {
-        kind: 'error',
-        error: new RondoError('PEER_PARAMS', 'The cursor does not belong to this list'),
-      }
+      return pageOf(pages, cursor, cache)
+    },
+    async listFor(rowsFor, { listing, cursor }, principal) {
+      const rows = await rowsFor(listing, principal, registry.rows(listing))
+      return pageOf(build(listing, rows), cursor, { ttlMs: cache?.ttlMs ?? 0, scope: 'private' })
     },
     discover() {
       if (discovery?.instructions !== options.instructions?.()) discovery = undefined
@@ -82,11 +84,18 @@ export function createCatalog(registry: Pick<Registry, 'rows'>, options: Catalog
   }
 }
 
+function pageOf(pages: readonly Result[], cursor: string | undefined, cache: CachePolicy | undefined): Reply {
+  const number = cursor === undefined ? 0 : /^p[1-9]\d{0,6}$/.test(cursor) ? Number(cursor.slice(1)) : -1
+  const result = pages[number]
+  if (result !== undefined) return { kind: 'cacheable', result, cache }
+  return { kind: 'error', error: new RondoError('PEER_PARAMS', 'The cursor does not belong to this list') }
+}
+
 function describe(
   registry: Pick<Registry, 'rows'>,
-  { supportedVersions, instructions, tasks }: CatalogOptions,
+  { supportedVersions, instructions, tasks, perCaller }: CatalogOptions,
 ): Result {
-  const has = (listing: Listing): boolean => registry.rows(listing).length > 0
+  const has = (listing: Listing): boolean => perCaller?.() === true || registry.rows(listing).length > 0
   return {
     supportedVersions,
     capabilities: {

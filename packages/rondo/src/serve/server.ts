@@ -359,6 +359,9 @@ export function createServerWith(codecs: readonly Codec[], given: ServerOptions)
       service.invalidate(listing)
     },
     changed: (listing) => service.changed(listing),
+    lists(rowsFor) {
+      host.rowsFor = rowsFor
+    },
     tasks(tasks) {
       host.forwarded = tasks
       service.changed('tools')

@@ -54,12 +54,14 @@ export function createService(options: ServiceOptions): OpenService {
   const { extensions } = options
   const supportedVersions = codecs.requestVersions
   const servesTasks = (): boolean => host.tasks !== undefined || host.forwarded !== undefined
+  const perCaller = (): boolean => host.rowsFor !== undefined
   const catalog = createCatalog(registry, {
     pageSize,
     cache,
     supportedVersions,
     instructions,
     tasks: servesTasks,
+    perCaller,
   })
   const watching = watchTasks(host)
   const invalidate = (listing: Listing): void => {
@@ -85,7 +87,11 @@ export function createService(options: ServiceOptions): OpenService {
         return running.catch(toReply)
       }
       case 'list':
-        return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+        return observeRequest(host, call, () =>
+          host.rowsFor
+            ? catalog.listFor(host.rowsFor, call, principal).catch(toReply)
+            : catalog.list(call.listing, call.cursor),
+        )
       case 'discover':
         return observeRequest(host, call, () => catalog.discover())
       case 'complete':

@@ -54,7 +54,8 @@ export function greet(
 ): Readonly<Record<string, unknown>> {
   const changes = session ? { listChanged: true } : {}
   const rows = (listing: 'tools' | 'prompts' | 'resources' | 'templates'): number =>
-    registry.rows(listing).length
+    // Where each caller has lists of its own, they may have what is declared for nobody else.
+    host.rowsFor ? 1 : registry.rows(listing).length
   const reads = rows('resources') + rows('templates') > 0
   return {
     protocolVersion,

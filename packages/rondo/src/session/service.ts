@@ -12,7 +12,7 @@ import { observeTask } from '../carry/task/call.ts'
 import { runRound } from '../carry/token.ts'
 import { RondoError } from '../errors.ts'
 import { createEvery } from '../lib/clock.ts'
-import type { FlowCall, OlderCall, Principal } from '../protocol/call.ts'
+import type { FlowCall, Listing, OlderCall, Principal } from '../protocol/call.ts'
 import type { SessionDialect } from '../protocol/codec.ts'
 import type { OlderReply, Reply, TaskState } from '../protocol/reply.ts'
 import { digest } from '../seal/envelope.ts'
@@ -20,6 +20,7 @@ import { toErrorReply, unknownTarget } from '../serve/failure.ts'
 import type { Fleet } from '../serve/fleet.ts'
 import { complete, createCatalog, watchResource } from '../serve/listing.ts'
 import type { ChangeBus, OlderService, ServedExtensions } from '../serve/port.ts'
+import type { RowsFor } from '../tool/forward.ts'
 import type { Registry } from '../tool/registry.ts'
 import type { Target } from '../tool/target.ts'
 import { createEntrance } from './entrance.ts'
@@ -69,7 +70,14 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
   )
   const answer: Older['answer'] = async (call, principal, line, unaskable) => {
     if (call.kind === 'list') {
-      return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+      const { rowsFor } = host
+      if (rowsFor === undefined)
+        return observeRequest(host, call, () => catalog.list(call.listing, call.cursor))
+      const rows: RowsFor = async (...given) =>
+        (await rowsFor(...given)).map((row) => toOlderRow(host, registry, call.listing, row))
+      const list = (): Promise<Reply> =>
+        catalog.listFor(rows, call, principal).catch((error: unknown) => toErrorReply(error, host))
+      return observeRequest(host, call, list)
     }
     if (call.kind === 'complete') {
       const answer = (): Promise<Reply> =>
@@ -202,19 +210,19 @@ function taskMismatch(
   return `"${name}" does not run as a task: send the call without \`task\``
 }
 
-/** Rows in the form of earlier eras, which describe the output of a tool only if it is an object. */
-function olderRows({ tasks }: FlowHost, registry: Registry): Pick<Registry, 'rows'> {
+/** Rows in the form of earlier eras. */
+function olderRows(host: FlowHost, registry: Registry): Pick<Registry, 'rows'> {
+  return { rows: (listing) => registry.rows(listing).map((row) => toOlderRow(host, registry, listing, row)) }
+}
+
+/** Earlier eras describe the output of a tool only if it is an object, and say whether it runs as a task. */
+function toOlderRow({ tasks }: FlowHost, registry: Registry, listing: Listing, row: Row): Row {
   // With the tools, a call without `task` becomes a task as well.
   const support = tasks?.tools ? { ...TASK_SUPPORT, always: 'optional' } : TASK_SUPPORT
-  return {
-    rows: (listing) =>
-      registry.rows(listing).map((row) => {
-        const output = row.outputSchema as { readonly type?: unknown } | undefined
-        const plain =
-          output !== undefined && output.type !== 'object' ? { ...row, outputSchema: undefined } : row
-        const mode =
-          listing === 'tools' ? registry.find('tools/call', String(row.name))?.task.mode : undefined
-        return mode === undefined ? plain : { ...plain, execution: { taskSupport: support[mode] } }
-      }),
-  }
+  const output = row.outputSchema as { readonly type?: unknown } | undefined
+  const plain = output !== undefined && output.type !== 'object' ? { ...row, outputSchema: undefined } : row
+  const mode = listing === 'tools' ? registry.find('tools/call', String(row.name))?.task.mode : undefined
+  return mode === undefined ? plain : { ...plain, execution: { taskSupport: support[mode] } }
 }
+
+type Row = Readonly<Record<string, unknown>>

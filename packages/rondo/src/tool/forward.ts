@@ -71,6 +71,13 @@ export interface ForwardedTasks {
   watch(taskIds: readonly string[], caller: TaskCaller, changed: (task: TaskState) => void): () => void
 }
 
+/** Resolves with the rows that a caller gets for a list. */
+export type RowsFor = (
+  listing: Listing,
+  principal: Principal | undefined,
+  declared: readonly Readonly<Record<string, unknown>>[],
+) => Promise<readonly Readonly<Record<string, unknown>>[]>
+
 const TASK: unique symbol = Symbol('rondo.task-created')
 
 /** A task of another server that stands for the result of a call. */

@@ -1,0 +1,122 @@
+/** W5: what a caller is listed is what its own credentials are offered. */
+
+import type { GatewayOptions } from '@rondo/gateway'
+import { type Client, connect } from 'rondo/client'
+import { describe, expect, it, onTestFinished } from 'vitest'
+import { createManualClock } from '../support/manual-clock.ts'
+import { fake, type Message, modern, said, toolRows } from './fake.ts'
+import { serveGateway } from './peers.ts'
+
+const byHeader: GatewayOptions['authenticate'] = ({ headers }) => {
+  const user = headers('x-user')
+  return user === undefined ? undefined : { subject: user }
+}
+const credentials: GatewayOptions['upstreams'][string]['credentials'] = (principal) => ({
+  'x-caller': principal?.subject ?? 'nobody',
+})
+
+/** A server whose tools depend on who calls. `nobody` is refused if there is no entry for it. */
+async function perCaller(tools: Record<string, readonly object[]>) {
+  const seen: string[] = []
+  const server = await fake((message: Message, response, request) => {
+    const who = String(request.headers['x-caller'])
+    seen.push(`${who} ${message.method}`)
+    if (tools[who] === undefined) return void response.writeHead(401).end()
+    const called = String((message.params as { name?: string } | undefined)?.name)
+    const isOwn = tools[who].some((tool) => (tool as { name: string }).name === called)
+    if (message.method === 'tools/call' && !isOwn) return { error: { code: -32602, message: 'Unknown tool' } }
+    return modern({ tools: tools[who], call: () => said(`${who} called ${called}`) })(message)
+  })
+  return { ...server, seen }
+}
+
+async function as(url: string, user?: string, mode?: '2025-11-25'): Promise<Client> {
+  const client = await connect(url, {
+    ...(user && { headers: { 'x-user': user } }),
+    ...(mode && { mode, drafts: false }),
+  })
+  onTestFinished(() => client.close())
+  return client
+}
+
+const names = async (client: Client) => (await client.listTools({ fresh: true })).map(({ name }) => name)
+
+describe.each([undefined, '2025-11-25'] as const)('W5 callers of a server that knows them (%s)', (mode) => {
+  it('are listed what each of them is offered, and can call that and nothing else', async () => {
+    const up = await perCaller({ ann: toolRows('read', 'write'), bob: toolRows('read'), nobody: [] })
+    const { url } = await serveGateway({ up: { url: up.url, credentials } }, { authenticate: byHeader })
+    const [ann, bob] = [await as(url, 'ann', mode), await as(url, 'bob', mode)]
+    expect(await names(ann)).toEqual(['read', 'write'])
+    expect(await names(bob)).toEqual(['read'])
+    expect(await ann.callTool('write')).toMatchObject(said('ann called write'))
+    await expect(bob.callTool('write')).rejects.toThrow('Unknown tool')
+    expect(await bob.callTool('read')).toMatchObject(said('bob called read'))
+  })
+
+  it('may call what another instance listed', async () => {
+    const up = await perCaller({ ann: toolRows('write'), nobody: [] })
+    const { url } = await serveGateway({ up: { url: up.url, credentials } }, { authenticate: byHeader })
+    expect(await (await as(url, 'ann', mode)).callTool('write')).toMatchObject(said('ann called write'))
+  })
+})
+
+describe('W5 lists of callers', () => {
+  it('include what all callers share, and are nobody’s without a caller', async () => {
+    const up = await perCaller({ ann: toolRows('write'), nobody: toolRows('public') })
+    const other = await fake(modern({ tools: toolRows('shared') }))
+    const upstreams = { up: { url: up.url, credentials }, other: { url: other.url } }
+    const { url } = await serveGateway(upstreams, { authenticate: byHeader })
+    expect((await names(await as(url, 'ann'))).sort()).toEqual(['other_shared', 'up_write'])
+    expect((await names(await as(url))).sort()).toEqual(['other_shared', 'up_public'])
+  })
+
+  it('are read from a server that refuses everybody without credentials', async () => {
+    const up = await perCaller({ ann: toolRows('write') })
+    const { url, gateway } = await serveGateway(
+      { up: { url: up.url, credentials } },
+      { authenticate: byHeader },
+    )
+    expect(gateway.upstreams()[0]?.problem).toBeUndefined()
+    expect(await names(await as(url, 'ann'))).toEqual(['write'])
+    // The control: a caller that the server refuses is listed nothing, and no other caller's tools.
+    expect(await names(await as(url, 'eve'))).toEqual([])
+  })
+
+  it('are kept for half a minute, and stay as they were while the server is away', async () => {
+    const up = await perCaller({ ann: toolRows('write'), nobody: [] })
+    const clock = createManualClock()
+    const { url } = await serveGateway(
+      { up: { url: up.url, credentials } },
+      { authenticate: byHeader, clock },
+    )
+    const ann = await as(url, 'ann')
+    const reads = () => up.seen.filter((one) => one === 'ann tools/list').length
+    expect(await names(ann)).toEqual(['write'])
+    expect(await names(ann)).toEqual(['write'])
+    expect(reads()).toBe(1)
+    clock.advance(30_000)
+    expect(await names(ann)).toEqual(['write'])
+    expect(reads()).toBe(2)
+    up.stop()
+    clock.advance(30_000)
+    expect(await names(ann)).toEqual(['write'])
+  })
+
+  it('decide on a call with the annotations that its caller was given', async () => {
+    const harmless = { name: 't', inputSchema: { type: 'object' }, annotations: { readOnlyHint: true } }
+    const up = await perCaller({ ann: [harmless], nobody: toolRows('t') })
+    const seen: unknown[] = []
+    const decide: GatewayOptions['decide'] = ({ annotations }) => {
+      seen.push(annotations)
+      return 'allow'
+    }
+    const { url } = await serveGateway(
+      { up: { url: up.url, credentials } },
+      { authenticate: byHeader, decide },
+    )
+    const ann = await as(url, 'ann')
+    await names(ann)
+    await ann.callTool('t')
+    expect(seen).toEqual([{ readOnlyHint: true }])
+  })
+})
