@@ -215,4 +215,47 @@ describe('turn 1: results in order', () => {
     await round
     expect(seen).toEqual(['slow', 'plain', 'slow', 'plain'])
   })
+
+  it('turn 1: passes a checkpoint at the same place in a replay, whatever is recorded in other branches', async () => {
+    const gate = deferredPromise()
+    const seen: string[] = []
+    const flow = replayFlow(async (ctx) => {
+      const first = async (): Promise<void> => {
+        await ctx.step('a', () => {})
+        seen.push('a')
+        await ctx.step('b', () => gate.promise.then(() => {}))
+        seen.push('b')
+      }
+      const second = async (): Promise<void> => {
+        await ctx.checkpoint()
+        await ctx.step('c', () => {})
+        seen.push('c')
+        gate.resolve()
+      }
+      await Promise.all([first(), second()])
+      await ctx.ask('last', textQuestion())
+    })
+    await flow.round()
+    expect(seen.splice(0).toSorted()).toEqual(['a', 'b', 'c'])
+    const recorded = flow.journal.entries.map(({ key }) => key)
+    expect(recorded).toEqual(['a', 'c', 'b'])
+    await flow.round({ last: accept({ value: 'x' }) })
+    expect(seen).toEqual(recorded)
+  })
+
+  it('turn 1: stops at a checkpoint before it delivers a result out of order', async () => {
+    const gate = deferredPromise()
+    const seen: string[] = []
+    const flow = replayFlow(async (ctx) => {
+      await Promise.all([
+        ctx.step('a', () => {}).then(() => ctx.step('b', () => gate.promise.then(() => {}))),
+        ctx.checkpoint().then(() => ctx.step('c', () => gate.resolve())),
+      ]).then(() => seen.push('all'))
+      await ctx.ask('last', textQuestion())
+    })
+    await flow.round()
+    const { ending } = await flow.round({ last: accept({ value: 'x' }) }, { mayMove: () => 'drain' })
+    expect(ending).toEqual({ kind: 'moved', reason: 'drain' })
+    expect(seen).toEqual(['all'])
+  })
 })

@@ -1,6 +1,7 @@
 /**
  * One run of a handler, seen as a sequence of moments. A moment ends when the handler has nothing left to do; then, and
- * only then, one thing happens: one result is delivered, or new work begins, or the run is suspended.
+ * only then, one thing happens: a point where the run may stop is passed, or one result is delivered, or new work begins, or the
+ * run is suspended.
  *
  * turn 1: Results reach the handler one at a time, in journal order: a replay settles promises as the first run did.
  * turn 2: New work begins only when every known result that the handler waits for was delivered (R5 sees the whole moment).
@@ -124,6 +125,7 @@ export function createTurn(options: TurnOptions): Turn {
     scheduled = false
     if (ended) return
     if (doomed) return end({ kind: 'refused', error: doomed() })
+    if (fresh.some(isPoint)) return passPoints()
     if (due.length > 0) return handNext()
     if (fresh.length > 0 && holds.size === 0) beginFresh()
     if (ended) return
@@ -159,12 +161,29 @@ export function createTurn(options: TurnOptions): Turn {
     wake()
   }
 
+  /**
+   * Passes the points where the run may stop before anything is delivered, or stops there. The journal does not contain them,
+   * so this is the only place that a replay finds again.
+   */
+  const passPoints = (): void => {
+    const reason = frozen ? undefined : mayMove()
+    if (reason !== undefined) return stop(reason)
+    for (const point of fresh.filter(isPoint)) {
+      fresh.splice(fresh.indexOf(point), 1)
+      point.begin()
+    }
+    wake()
+  }
+
+  const stop = (reason: MoveReason): void => {
+    if (running === 0)
+      end(questions.size > 0 ? { kind: 'asking', questions, events } : { kind: 'moved', reason })
+    else publish()
+  }
+
   const beginFresh = (): void => {
     const reason = frozen ? frozenReason() : mayMove()
-    if (reason !== undefined) {
-      if (running > 0) return
-      return end(questions.size > 0 ? { kind: 'asking', questions, events } : { kind: 'moved', reason })
-    }
+    if (reason !== undefined) return stop(reason)
     for (const work of fresh.splice(0)) {
       const error = work.check?.()
       if (error) return end({ kind: 'refused', error })
@@ -241,6 +260,10 @@ export function createTurn(options: TurnOptions): Turn {
     now: () => now,
     ending,
   }
+}
+
+function isPoint({ passing, leaving }: Work): boolean {
+  return passing === true && leaving !== true
 }
 
 function at(list: readonly Delivery[], index: number): Delivery {
