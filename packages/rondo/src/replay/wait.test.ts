@@ -49,6 +49,20 @@ describe('ctx.sleep', () => {
     expect(returned(await flow.round(undefined, PARKS))).toBe('awake')
   })
 
+  it('G1 never sleeps longer than its duration, although the clock that fixed its end was ahead of this one', async () => {
+    const flow = replayFlow(async (ctx) => {
+      await ctx.sleep('nap', '5 s')
+      return 'awake'
+    })
+    const ahead = 2 * MINUTE
+    flow.clock.now += ahead
+    expect((await flow.round(undefined, { mayMove: () => 'drain' })).ending.kind).toBe('moved')
+    flow.clock.now -= ahead
+    const began = flow.clock.now
+    expect(returned(await flow.round())).toBe('awake')
+    expect(flow.clock.now - began).toBe(5000)
+  })
+
   it('G1 refuses a sleep that is too long for a request before anything later runs', async () => {
     const ran: string[] = []
     const flow = replayFlow(async (ctx) => {

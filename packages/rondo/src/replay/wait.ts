@@ -86,7 +86,8 @@ function sleep(run: RunState, key: string, toDue: (now: number) => number): Prom
         }),
       )
     const sleeping = run.sleeping()
-    const { due } = fixDeadline(run, key, toDue)
+    // The clock that fixed the deadline may be ahead of this one: a sleep never takes longer here than it was meant to.
+    const due = Math.min(fixDeadline(run, key, toDue).due, toDue(run.platform.now()))
     const left = due - run.platform.now()
     if (isOver(run, due)) return end(run.platform.now())
     if (sleeping.skip && !run.frozen) {
