@@ -76,6 +76,9 @@ export function recallEpoch(
   }
 }
 
+/** Errors after which the same request may succeed. Stored, they would be its reply for good. */
+const PASSING: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'LIMIT_TASKS']
+
 /** Replies to the request through its slot. A first request has no state to use up. */
 export async function replyOnce(
   host: FlowHost,
@@ -88,7 +91,11 @@ export async function replyOnce(
   if (!beginning.anchored || requestState === undefined) return run()
   const digest = host.platform.digest(canonicalJson([requestState, inputResponses ?? null]))
   const slot = toSlot(beginning, beginning.flow, beginning.round, digest)
-  const work = async () => sealReply(host, slot, await run())
+  const work = async () => {
+    const reply = await run()
+    if (reply.kind === 'error' && PASSING.includes(reply.error.code)) throw reply.error
+    return sealReply(host, slot, reply)
+  }
   const claim = await workOnce(once, slot, work, { holdMs: holdOf(host) })
   switch (claim.kind) {
     case 'stored':
