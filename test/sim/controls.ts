@@ -48,7 +48,7 @@ export const CONTROLS: readonly Control[] = [
     name: 'key-without-answers',
     breaks: 'An effect that runs on other answers has another key.',
     file: 'replay/work.ts',
-    from: "if (received.size === 0) return ''",
+    from: "if (received.size === 0 && rerun === undefined) return ''",
     to: "if (received.size >= 0) return ''",
   },
   {

@@ -1,0 +1,155 @@
+/**
+ * The plan of a schedule: who calls what, and what goes wrong. A seed determines it. Everything in it has a name, and a plan
+ * can be made without some of these: that is how a failing schedule shrinks.
+ */
+
+import { type Abilities, edit, flatten, generateProgram, nextRelease, type Program } from './program.ts'
+import { createDice } from './world.ts'
+
+export type Tool = 'plain' | 'single' | 'task' | 'leaving'
+
+/** Things that a client does beyond calling: none of them may do harm. */
+export type Habit =
+  | 'fork'
+  | 'other-arguments'
+  | 'other-caller'
+  | 'repeat'
+  | 'answer-again'
+  | 'partial'
+  | 'misfit'
+
+export interface CallPlan {
+  readonly id: string
+  readonly tool: Tool
+  readonly principal: string
+  /** The client can follow tasks. */
+  readonly follows: boolean
+  readonly startMs: number
+  readonly releases: readonly [Program, Program]
+  readonly habits: ReadonlySet<Habit>
+}
+
+export type Fault =
+  /** The process that makes the nth crossing of its boundary dies there. */
+  | { readonly id: string; readonly kind: 'kill'; readonly crossing: number }
+  /** It stands still for a while, and goes on as if nothing had happened. */
+  | { readonly id: string; readonly kind: 'freeze'; readonly crossing: number; readonly ms: number }
+  /** All instances are replaced, one after the other, by another release. */
+  | { readonly id: string; readonly kind: 'deploy'; readonly atMs: number; readonly release: 0 | 1 }
+  | { readonly id: string; readonly kind: 'rotate'; readonly atMs: number }
+  /** The store is restored in place: a new epoch begins. */
+  | { readonly id: string; readonly kind: 'restore'; readonly atMs: number }
+
+export interface Noise {
+  readonly lose: number
+  readonly double: number
+  readonly slow: number
+  readonly storeFails: number
+  readonly skew: number
+}
+
+export interface Plan {
+  readonly seed: number
+  readonly instances: number
+  readonly calls: readonly CallPlan[]
+  readonly faults: readonly Fault[]
+  readonly noise: Noise
+}
+
+const HABITS: readonly Habit[] = [
+  'fork',
+  'other-arguments',
+  'other-caller',
+  'repeat',
+  'answer-again',
+  'partial',
+  'misfit',
+]
+
+export function createPlan(seed: number, without: ReadonlySet<string> = new Set()): Plan {
+  const dice = createDice(`${seed} plan`)
+  const has = (name: string): boolean => !without.has(name)
+  const noisy = (name: string, probability: number): number =>
+    dice.chance(0.5) && has(name) ? probability : 0
+  const noise: Noise = {
+    lose: noisy('lose', 0.12),
+    double: noisy('double', 0.15),
+    slow: noisy('slow', 0.08),
+    storeFails: noisy('store-fails', 0.02),
+    skew: noisy('skew', 120_000),
+  }
+  const faults = generateFaults(seed)
+  const instances = dice.int(1, 3)
+  const calls = Array.from({ length: dice.int(1, 3) }, (_, index) => planCall(seed, `c${index}`, without))
+  return {
+    seed,
+    instances,
+    noise,
+    faults: faults.filter(({ id }) => has(id)),
+    calls: calls.filter(({ id }) => has(id)),
+  }
+}
+
+function generateFaults(seed: number): Fault[] {
+  const dice = createDice(`${seed} faults`)
+  const faults: Fault[] = []
+  const some = (count: number, add: (n: number) => Fault): void => {
+    for (let n = 0; n < count; n++) faults.push(add(n))
+  }
+  const crossing = (): number => dice.int(1, dice.pick([20, 60, 120]))
+  some(dice.chance(0.6) ? dice.int(1, 3) : 0, (n) => ({ id: `kill${n}`, kind: 'kill', crossing: crossing() }))
+  some(dice.chance(0.45) ? dice.int(1, 2) : 0, (n) => ({
+    id: `freeze${n}`,
+    kind: 'freeze',
+    crossing: crossing(),
+    ms: dice.int(5_000, 70_000),
+  }))
+  if (dice.chance(0.35)) {
+    const atMs = dice.int(100, 30_000)
+    faults.push({ id: 'deploy', kind: 'deploy', atMs, release: 1 })
+    if (dice.chance(0.3))
+      faults.push({ id: 'back', kind: 'deploy', atMs: atMs + dice.int(100, 20_000), release: 0 })
+  }
+  if (dice.chance(0.3)) faults.push({ id: 'rotate', kind: 'rotate', atMs: dice.int(100, 30_000) })
+  if (dice.chance(0.15)) faults.push({ id: 'restore', kind: 'restore', atMs: dice.int(100, 20_000) })
+  return faults
+}
+
+function planCall(seed: number, id: string, without: ReadonlySet<string>): CallPlan {
+  const dice = createDice(`${seed} ${id}`)
+  const tool = dice.pick(['plain', 'plain', 'single', 'task', 'task', 'leaving'] as const)
+  const follows = tool === 'task' || tool === 'leaving'
+  const abilities: Abilities = { tasks: follows, store: true }
+  const made = generateProgram(dice, `${id}.`, abilities)
+  const leaving: Program = [...made.slice(0, 1), { op: 'background', key: `${id}.b` }, ...made.slice(1)]
+  const first = tool === 'leaving' ? leaving : made
+  const second = nextRelease(dice, first, `${id}.`)
+  const trim = (program: Program): Program => edit(program, (node) => (without.has(node.key) ? [] : [node]))
+  const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && follows))
+  return {
+    id,
+    tool,
+    follows,
+    principal: dice.pick(['alice', 'bob']),
+    startMs: dice.int(0, 3_000),
+    releases: [trim(first), trim(second)],
+    habits: new Set(habits.filter((habit) => !without.has(`${id}:${habit}`))),
+  }
+}
+
+/** The names of everything in a plan that can be left out, the largest parts first. */
+export function partsOf({ calls, faults, noise }: Plan): string[] {
+  return [
+    ...calls.map(({ id }) => id),
+    ...faults.map(({ id }) => id),
+    ...(noise.lose ? ['lose'] : []),
+    ...(noise.double ? ['double'] : []),
+    ...(noise.slow ? ['slow'] : []),
+    ...(noise.storeFails ? ['store-fails'] : []),
+    ...(noise.skew ? ['skew'] : []),
+    ...calls.flatMap(({ id, habits }) => [...habits].map((habit) => `${id}:${habit}`)),
+    ...calls.flatMap(({ releases }) => [
+      ...new Set(releases.flatMap((program) => flatten(program).map(({ key }) => key))),
+    ]),
+  ]
+}
