@@ -80,7 +80,7 @@ function toPage(): string {
     '# What the bridge bridges',
     '',
     'Each row is a client and a server with [`rondo bridge`](../guide/bridge.md) or a [gateway](../guide/gateway.md) between them. The official packages 1.32 and 2.4 and Rondo',
-    'are on both sides. A test runs every cell and writes this page.',
+    'are on both sides. A test runs every cell and writes this page. Another one calls through a gateway with the command line of the Inspector 2.12, in both eras.',
     '',
     `| client → server | ${names.join(' | ')} |`,
     `| --- | ${names.map(() => '---').join(' | ')} |`,
