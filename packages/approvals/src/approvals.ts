@@ -178,7 +178,8 @@ function assemble(options: ApprovalsOptions, { host, url, notifiers }: Setting):
 }
 
 function storeOf({ store }: ExtensionHost): ApprovalStore {
-  if (!store) throw new TypeError('Approvals need a store: createServer({ store, … }), or createRondo({ store, … })')
+  if (!store)
+    throw new TypeError('Approvals need a store: createServer({ store, … }), or createRondo({ store, … })')
   if (store.approvals) return store.approvals
   throw new TypeError(
     `Approvals cannot be kept in this store (${store.kind ?? 'of another kind'}), because it has no part for them: use createSqliteStore or createPostgresStore`,

@@ -67,8 +67,8 @@ export interface Jobs {
 }
 
 /** A decision whose process dies before it is delivered waits that long. */
-const LEASE_MS = 30_000
-const NOTIFY_MS = 15_000
+const LEASE_MS = 45_000
+const NOTIFY_MS = 30_000
 const BATCH = 16
 /** Messages of one notifier in a minute and process; those beyond wait. */
 const MAX_PER_MINUTE = 60

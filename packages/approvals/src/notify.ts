@@ -99,8 +99,12 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
       if (notice.kind === 'update') return null
       const mailer = await open()
       const key = notice.messageId
+      // Remembered while mails are sent: this attempt may be given up before its end.
       const reached = partly.get(key) ?? new Set()
       partly.delete(key)
+      partly.set(key, reached)
+      const [oldest] = partly.keys()
+      if (partly.size > MAX_PARTLY && oldest !== undefined) partly.delete(oldest)
       const to = notice.members.flatMap((member) => member.email ?? [])
       const failures: unknown[] = []
       for (const address of to.filter((one) => !reached.has(one)))
@@ -108,10 +112,10 @@ export function email({ transport, from, name = 'email' }: EmailOptions): Notifi
           () => void reached.add(address),
           (error) => void failures.push(error),
         )
-      if (failures.length === 0) return null
-      partly.set(key, reached)
-      const [oldest] = partly.keys()
-      if (partly.size > MAX_PARTLY && oldest !== undefined) partly.delete(oldest)
+      if (failures.length === 0) {
+        partly.delete(key)
+        return null
+      }
       throw new AggregateError(failures, `${failures.length} of ${to.length} mails could not be sent`)
     },
   }
