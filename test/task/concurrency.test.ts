@@ -244,6 +244,24 @@ describe.each(STORES)('tasks in %s', (_name, connect) => {
   })
 })
 
+it('M3 anonymous callers never get the tasks of each other, whatever they call', async () => {
+  const world = newWorld()
+  const terms: Terms = { task: 'always', dedupe: ({ order }) => order }
+  const server = start(world, createMemoryStore(), terms, { authenticate: undefined })
+  const ids = [await begin(server, 'work', 'a'), await begin(server, 'work', 'b')]
+  expect(new Set(ids).size).toBe(2)
+  for (const name of ['a', 'b']) await open(world, name)
+})
+
+it('M3 a call that is refused before it begins leaves no permit behind', async () => {
+  const world = newWorld()
+  const server = start(world, createMemoryStore(), { task: 'always', concurrency: byOrder })
+  expect((await call(server, 'work', 'a')).error?.message).toContain('runs only as a task')
+  const id = await begin(server, 'work', 'b')
+  await open(world, 'b')
+  expect(await settled(server, id)).toMatchObject({ status: 'completed' })
+})
+
 /** Whether the task says that it waits for others. */
 const waiting = async (server: Server, taskId: string): Promise<boolean> =>
   (await send(server, 'tasks/get', { taskId })).result?.statusMessage === 'Waiting for other calls to end'

@@ -83,10 +83,17 @@ function holdPermit(
   const { host, beginning, row } = round
   const { flow } = beginning
   let lost = false
-  const renew = async (holdMs: number): Promise<boolean> => {
+  const renewNow = async (holdMs: number): Promise<boolean> => {
     if (lost) return false
     lost = !(await permits.renew(flow, grant, holdMs))
     return !lost
+  }
+  let renewing: Promise<unknown> = Promise.resolve()
+  /** One after the other: a renewal that is late must not shorten the hold of a wait. */
+  const renew = (holdMs: number): Promise<boolean> => {
+    const next = renewing.then(() => renewNow(holdMs))
+    renewing = next.catch(() => {})
+    return next
   }
   const stop = repeat(
     storeClock,

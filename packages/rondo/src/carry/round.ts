@@ -79,6 +79,7 @@ export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R
   } catch (error) {
     recordPlace(error, placeOf(round))
     observed?.end(toEnd(error))
+    void holding.permit?.release()
     throw error
   } finally {
     host.running.delete(round)
@@ -116,7 +117,12 @@ async function runHandler<To, R extends Round>(
   const kept = target.concurrency && (await acquire(carrier, round, holding))
   if (kept !== undefined) return kept
   const early = carrier.begin?.(round)
-  if (early !== undefined) return { kind: 'end', reply: await early }
+  if (early !== undefined) {
+    const reply = await early
+    // Otherwise the task that began takes the permit over.
+    if (reply.kind === 'error') await holding.permit?.release()
+    return { kind: 'end', reply }
+  }
   if (host.dev && !host.tasks && target.task.mode === 'auto')
     adviseStore(round, "is declared with task: 'auto'")
   const input = toReplayInput(round, prepared.run)

@@ -97,7 +97,7 @@ export interface ToolDefinition<
   concurrency?: ConcurrencyOptions<I extends Schema ? Infer<I> : Record<string, unknown>>
   /**
    * Calls of one caller that return the same text are the same call: while a task of it is open, another call returns that task. Needs a
-   * store. Default: every call is another one.
+   * store, and callers that authenticate. Default: every call is another one.
    *
    * @see docs/guide/one-at-a-time.md#the-same-call-twice
    */

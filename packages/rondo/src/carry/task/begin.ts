@@ -151,7 +151,8 @@ async function findTwin(
   { id, owner }: PieceOf,
 ): Promise<TaskView | undefined> {
   const permits = host.store?.permits
-  if (!target.dedupe || !permits) return undefined
+  // Anonymous callers cannot be told apart, and must not get each other's tasks.
+  if (!target.dedupe || !permits || principal === undefined) return undefined
   const key = await target.dedupe(call.args, { principal })
   const value = JSON.stringify([host.audience, call.target, owner.principal, key])
   const tags = tagsOf(host.keys.ring, 'dedupe', value)
