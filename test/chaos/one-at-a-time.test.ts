@@ -1,0 +1,113 @@
+/** Tasks that run one at a time while the processes that run them are killed (M3). */
+
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, generateKey } from 'rondo'
+import { afterEach, expect, it } from 'vitest'
+import { processFile } from '../support/process-file.ts'
+import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
+import { until } from '../support/store/store-harness.ts'
+import { send, settled } from '../support/task-client.ts'
+
+const LONG = process.env.RONDO_LONG !== undefined
+const KEYS = ['a', 'b', 'c']
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+
+interface Report {
+  readonly completed: number
+  readonly entered: number
+  /** Entries while another process, which was alive, had entered and not left. */
+  readonly overlaps: number
+}
+
+async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
+  const database = await createSqliteDatabase()
+  closing.push(() => database.close())
+  const log = `${database.file}.log`
+  writeFileSync(log, '')
+  const keys = generateKey('k')
+  const start = async (): Promise<ChildProcess> => {
+    const child = fork(processFile('test/support/permit-process.ts'), [database.file, log, keys, mode])
+    await once(child, 'message')
+    return child
+  }
+  const kill = async (child: ChildProcess): Promise<void> => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const gone = once(child, 'exit')
+    child.kill('SIGKILL')
+    await gone
+    appendFileSync(log, `killed - ${child.pid}\n`)
+  }
+  const store = database.open()
+  // Creates the tables before the others come, and runs no task.
+  await store.ready()
+  const children = await Promise.all([start(), start(), start()])
+  closing.push(() => Promise.all(children.map(kill)))
+  const server = createServer({
+    name: 'permits',
+    version: '1',
+    keys,
+    log: 'off',
+    store,
+    tasks: { concurrency: 0 },
+  })
+  closing.push(() => server.close())
+  server.tool('work', { task: 'always', concurrency: {} }, () => 'elsewhere')
+  const ids: string[] = []
+  for (let i = 0; i < tasks; i++) {
+    const created = await send(server, 'tools/call', {
+      name: 'work',
+      arguments: { key: KEYS[i % KEYS.length] },
+    })
+    ids.push(String(created.result?.taskId))
+    await send(server, 'tasks/get', { taskId: ids.at(-1) })
+  }
+  const lines = () => readFileSync(log, 'utf8').trimEnd().split('\n')
+  for (let i = 0; i < kills; i++) {
+    const before = lines().length
+    await until('somebody enters', () => lines().length > before + 4 && lines().at(-1)?.startsWith('enter'))
+    const at = i % children.length
+    await kill(children[at] as ChildProcess)
+    children[at] = await start()
+  }
+  let completed = 0
+  for (const id of ids) if ((await settled(server, id)).status === 'completed') completed += 1
+  return { completed, ...readLog(lines()) }
+}
+
+function readLog(lines: readonly string[]): Omit<Report, 'completed'> {
+  const inside = new Map<string, Set<string>>()
+  let [entered, overlaps] = [0, 0]
+  for (const line of lines) {
+    const [what = '', key = '', pid = ''] = line.split(' ')
+    if (what === 'killed') for (const pids of inside.values()) pids.delete(pid)
+    else {
+      const pids = inside.get(key) ?? new Set()
+      inside.set(key, pids)
+      if (what === 'exit') pids.delete(pid)
+      else {
+        entered += 1
+        if (pids.size > 0) overlaps += 1
+        pids.add(pid)
+      }
+    }
+  }
+  return { entered, overlaps }
+}
+
+it('M3 no two processes are inside the work of one key, whichever is killed, and every task ends', {
+  timeout: 300_000,
+}, async () => {
+  const tasks = LONG ? 600 : 45
+  const report = await run(tasks, LONG ? 20 : 3)
+  expect(report).toMatchObject({ completed: tasks, overlaps: 0 })
+  expect(report.entered).toBeGreaterThanOrEqual(tasks)
+})
+
+it('control: a store that grants every permit is noticed', { timeout: 120_000 }, async () => {
+  expect((await run(45, 0, 'open')).overlaps).toBeGreaterThan(0)
+})

@@ -1,0 +1,39 @@
+/**
+ * A server process that runs the tasks of a SQLite file, one at a time for each key. Every entry into the work and every exit from
+ * it is a line of a log that all processes append to. With `open` as the last argument, its store grants every permit: a control.
+ */
+
+import { appendFileSync } from 'node:fs'
+import { createServer } from '../../packages/rondo/src/index.ts'
+import { createSqliteStore } from '../../packages/rondo/src/store/sqlite/store.ts'
+
+const [, , file = '', log = '', keys = '', mode] = process.argv
+const store = createSqliteStore({ file })
+const { permits } = store
+if (mode === 'open' && permits) {
+  const held = async () => ({ kind: 'held', grant: 'any' }) as const
+  Object.assign(permits, { acquire: held, renew: async () => true, release: async () => {} })
+}
+const server = createServer({
+  name: 'permits',
+  version: '1',
+  keys,
+  log: 'off',
+  store,
+  tasks: { leaseMs: 400 },
+})
+const note = (what: string, key: unknown): void => appendFileSync(log, `${what} ${key} ${process.pid}\n`)
+server.tool(
+  'work',
+  { task: 'always', concurrency: { key: ({ key }) => String(key) } },
+  async ({ key }, ctx) => {
+    await ctx.effect('work', async () => {
+      note('enter', key)
+      await new Promise((resolve) => setTimeout(resolve, 15))
+      note('exit', key)
+    })
+    return 'done'
+  },
+)
+await server.listen({ port: 0 })
+process.send?.('ready')
