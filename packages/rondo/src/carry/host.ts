@@ -20,7 +20,7 @@ import type {
   StateLimits,
 } from '../seal/state.ts'
 import type { PermitStore } from '../store/permits.ts'
-import type { BlobStore, OnceStore } from '../store/store.ts'
+import type { BlobStore, OnceStore, RecordStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
 import type { Approver } from '../tool/approval.ts'
 import type { ForwardedTasks, RowsFor } from '../tool/forward.ts'
@@ -78,6 +78,7 @@ export interface FlowStore {
   readonly once: OnceStore
   readonly blobs: BlobStore
   readonly permits?: PermitStore
+  readonly records?: RecordStore
 }
 
 /** The part of the host that opens and keeps states. */

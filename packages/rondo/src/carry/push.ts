@@ -40,6 +40,7 @@ import { concludeRefused, logRound, runOnce } from './round.ts'
 import { effectOnce, epochOf } from './single-use.ts'
 import { beginAtOnce, continueAsTask, queueAsTask } from './task/begin.ts'
 import { claimsOf, firstRound } from './token.ts'
+import { undoGone, undoingIn } from './undo.ts'
 
 export interface AskOptions {
   /** The time to wait for the answers. */
@@ -185,6 +186,7 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
     incoming: { ...input.incoming, arrivedAt: round.arrivedAt },
     background: backgroundOf(round),
     once: onceHere(round),
+    undoing: undoingIn(round, !round.pushed.hand || round.beginning.journal.lineage !== undefined),
     mayMove: () => undefined,
   }),
 }
@@ -212,7 +214,7 @@ export async function runPushed(
   if (from?.pending) {
     const round = withoutArguments(await pushCarrier.open({ pushed, next, isFirst: false }))
     const answered = await from.pending()
-    next = afterAsking(round, answered, { beginning: from.beginning, methods: from.methods ?? {} })
+    next = await afterAsking(round, answered, { beginning: from.beginning, methods: from.methods ?? {} })
   }
   for (let isFirst = true; next.kind !== 'end'; isFirst = false) {
     next = next.kind === 'parked' ? await askParked(next) : await runNext(pushed, next, isFirst)
@@ -226,7 +228,7 @@ async function runNext(pushed: Pushed, next: NextRun, isFirst: boolean): Promise
 
 async function askParked({ round, questions, options, limit, beginning, methods }: Parked): Promise<Next> {
   const answered = await round.pushed.request.line.ask(questions, options).finally(limit?.stop)
-  const next = afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
+  const next = await afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
   if (next.kind === 'end') await leavePermit(round)
   return next
 }
@@ -276,9 +278,10 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   }
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1
-  const handed = isOne
-    ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.progress)
-    : undefined
+  const handed =
+    isOne && journal.lineage === undefined
+      ? await hand?.(round, claimsOf(round, journal, asked), questions, steady.progress)
+      : undefined
   const limit = timeLimit(host, pause)
   const options: AskOptions = {
     timeoutMs: Math.min(host.limits.roundTtlMs, left),
@@ -313,13 +316,23 @@ interface AskedFor {
   readonly arrivedAt?: number
 }
 
-function afterAsking(round: PushedRound, answered: Asked, { beginning, methods, arrivedAt }: AskedFor): Next {
+async function afterAsking(
+  round: PushedRound,
+  answered: Asked,
+  { beginning, methods, arrivedAt }: AskedFor,
+): Promise<Next> {
   const { capabilities } = round.call
   if (answered.kind === 'answers')
     return { kind: 'run', beginning, answers: answered.answers, arrivedAt, capabilities }
-  if (answered.kind === 'gone') return { kind: 'end', reply: GONE }
+  if (answered.kind === 'gone') {
+    await undoGone(round.host, beginning.journal)
+    return { kind: 'end', reply: GONE }
+  }
   const unable = answered.unable === undefined ? undefined : methods[answered.unable]
-  if (unable === undefined) return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
+  if (unable === undefined) {
+    await undoGone(round.host, beginning.journal)
+    return { kind: 'end', reply: concludeRefused(round, undefined, answered.error) }
+  }
   // The client does not implement what it declared: the handler continues as for a client that cannot be asked.
   return { kind: 'run', beginning, capabilities: withoutMethods(capabilities, [unable]) }
 }

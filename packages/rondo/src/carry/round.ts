@@ -48,6 +48,7 @@ import {
   toEnd,
 } from './report.ts'
 import { effectOnce } from './single-use.ts'
+import { type UndoneReport, undoAfter, undoingIn, withUndo } from './undo.ts'
 
 /** Prepares the arguments, runs the handler once, checks the run in development, and has the carrier end or keep it. */
 export async function runOnce<To, R extends Round>(carrier: Carrier<never, To, R>, given: R): Promise<To> {
@@ -95,7 +96,7 @@ interface Holding {
 }
 
 type HandlerRun =
-  | { readonly kind: 'ran'; readonly report: RunReport }
+  | { readonly kind: 'ran'; readonly report: UndoneReport }
   /** The round ended before its handler ran. */
   | { readonly kind: 'end'; readonly reply: Reply }
   /** The task waits for a permit. */
@@ -131,7 +132,7 @@ async function runHandler<To, R extends Round>(
   const first = await replay(adapted)
   const isVerified = host.dev && !target.live
   const report = isVerified ? await verify(adapted, first, (keys) => adviseHoisting(round, keys)) : first
-  return { kind: 'ran', report }
+  return { kind: 'ran', report: await undoAfter(round, adapted, report) }
 }
 
 /** Acquires the permit of a round whose tool has `concurrency`. Returns how the round ends if there is none. */
@@ -183,21 +184,21 @@ function permitted<To, R extends Round>(
 async function conclude<To, R extends Round>(
   carrier: Carrier<never, To, R>,
   round: R,
-  report: RunReport,
+  report: UndoneReport,
 ): Promise<To> {
   const { ending, journal } = report
-  const refuse = (error: RondoError): To | Promise<To> =>
-    carrier.end(round, concludeRefused(round, report, error), report)
+  const end = (reply: Reply): To | Promise<To> => carrier.end(round, withUndo(reply, report.undo), report)
+  const refuse = (error: RondoError): To | Promise<To> => end(concludeRefused(round, report, error))
   switch (ending.kind) {
     case 'returned': {
       const { value } = ending
       if (isTaskCreated(value)) return carrier.end(round, concludeTask(round, report, value), report)
       const pause = isInputRequired(value) ? pauseManually(round, report, value) : undefined
-      if (pause === undefined) return carrier.end(round, await concludeReturned(round, report, value), report)
+      if (pause === undefined) return end(await concludeReturned(round, report, value))
       return pause instanceof RondoError ? refuse(pause) : carrier.keep(round, pause)
     }
     case 'threw':
-      return carrier.end(round, concludeThrew(round, report, ending.error), report)
+      return end(concludeThrew(round, report, ending.error))
     case 'refused':
       return refuse(ending.error)
     case 'asking':
@@ -235,7 +236,7 @@ function pauseAsking(
   return { report, journal: report.journal, asked, inputRequests, events, wakeAt, facts }
 }
 
-function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
+export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, call, principal, line, beginning } = round
   const { name, version } = call.clientInfo ?? {}
   const { store } = host
@@ -259,6 +260,7 @@ function toReplayInput(round: Round, handler: (ctx: Context) => unknown): Replay
     progressToken: call.progressToken,
     logLevel: call.logLevel,
     once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
+    undoing: undoingIn(round, beginning.journal.lineage !== undefined),
     background:
       host.tasks && taskHostFor(round)
         ? CAN_LEAVE

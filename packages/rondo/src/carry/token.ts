@@ -80,7 +80,8 @@ export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): 
   const { host, call, target } = opened
   try {
     const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
-    if (!target.once || !host.store) return await runOnce(carrier, round)
+    const isSingle = target.once || round.beginning.journal.lineage !== undefined
+    if (!isSingle || !host.store) return await runOnce(carrier, round)
     return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
   } catch (error) {
     recordPlace(error, placeOf(opened))

@@ -10,8 +10,8 @@
 import { isCount, isRecord, isText, isTime, toMap } from '../lib/json.ts'
 
 export type AskEntryKind = 'form' | 'confirm' | 'url' | 'sampling' | 'roots'
-/** `hook`: a hook was opened; its value is the id. `event`: the event that a hook received. */
-export type WorkEntryKind = 'step' | 'effect' | 'hook' | 'event'
+/** `hook`: a hook was opened; its value is the id. `event`: the event that a hook received. `undo`: an effect was undone. */
+export type WorkEntryKind = 'step' | 'effect' | 'hook' | 'event' | 'undo'
 export type EntryKind = AskEntryKind | WorkEntryKind | 'sleep'
 
 /** A failed step or effect. The handler gets its error from this on every run, the one that failed included. */
@@ -57,6 +57,12 @@ export interface EarlyAnswer {
   readonly answer: unknown
 }
 
+/** An effect with an undo function that has begun, and may have run. */
+export interface BegunEffect {
+  readonly key: string
+  readonly effectKey: string
+}
+
 /** Counts how often a question was asked again, and why. */
 export interface Reask {
   /** Invalid answers. */
@@ -81,6 +87,13 @@ export interface Journal {
   readonly deadlines?: Readonly<Record<string, number>>
   /** Failed attempts of steps and effects that will be retried, by key. */
   readonly attempts?: Readonly<Record<string, number>>
+  /** Effects with an undo function, in the order in which they began. */
+  readonly begun?: readonly BegunEffect[]
+  /**
+   * Set before the first effect with an undo function: from then on a state counts once, and nothing but this line of the call's
+   * history may undo what it did.
+   */
+  readonly lineage?: string
   /** Answers that came in time and have not been reached, by key (R3). */
   readonly kept?: Readonly<Record<string, EarlyAnswer>>
   /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
@@ -98,7 +111,7 @@ export interface Journal {
 }
 
 const ASK_KINDS: ReadonlySet<unknown> = new Set<AskEntryKind>(['form', 'confirm', 'url', 'sampling', 'roots'])
-const WORK_KINDS: ReadonlySet<unknown> = new Set<WorkEntryKind>(['step', 'effect', 'hook', 'event'])
+const WORK_KINDS: ReadonlySet<unknown> = new Set<WorkEntryKind>(['step', 'effect', 'hook', 'event', 'undo'])
 
 /** Returns undefined if the value is not a journal. Members that this version does not know are preserved. */
 export function narrowJournal(value: unknown): Journal | undefined {
@@ -110,6 +123,9 @@ export function narrowJournal(value: unknown): Journal | undefined {
     return undefined
   if (value.attempts !== undefined && !toMap(value.attempts, (count) => (isCount(count) ? count : undefined)))
     return undefined
+  if (value.lineage !== undefined && !isText(value.lineage)) return undefined
+  if (value.begun !== undefined && !(Array.isArray(value.begun) && value.begun.every(isBegun)))
+    return undefined
   if (!Array.isArray(entries) || !entries.every(isEntry)) return undefined
   const reasks = toMap(value.reasks, (reask) => (isReask(reask) ? reask : undefined))
   if (reasks === undefined) return undefined
@@ -118,6 +134,10 @@ export function narrowJournal(value: unknown): Journal | undefined {
   if (value.kept === undefined) return journal
   const kept = toMap(value.kept, (answer) => (isEarlyAnswer(answer) ? answer : undefined))
   return kept && { ...journal, kept }
+}
+
+function isBegun(value: unknown): boolean {
+  return isRecord(value) && isText(value.key) && isText(value.effectKey)
 }
 
 function isEarlyAnswer(value: unknown): value is EarlyAnswer {
@@ -172,6 +192,11 @@ export interface JournalRecord {
   attempts(key: string): number
   /** Notes that an attempt failed, and when the next one begins. */
   noteAttempt(key: string, count: number, due: number): void
+  /** Effects with an undo function, in the order in which they began. */
+  begun(): readonly BegunEffect[]
+  noteBegun(effect: BegunEffect): void
+  /** Names the line of history that this run belongs to, unless it has a name. */
+  nameLineage(lineage: string): void
   /** Keeps an answer until a run reaches its question. A recorded one wins (R2). */
   keep(key: string, answer: EarlyAnswer): void
   /** Removes and returns the answer that was kept for this key. */
@@ -184,6 +209,8 @@ export interface JournalRecord {
   size(): number
   toJournal(): Journal
 }
+
+const NOTHING_BEGUN: readonly BegunEffect[] = []
 
 type Writable<T> = { -readonly [K in keyof T]: T[K] }
 
@@ -200,6 +227,7 @@ export function createRecord(journal: Journal): JournalRecord {
   const kept = new Map(journal.kept && Object.entries(journal.kept))
   // A process that died may have left both.
   for (const key of kept.keys()) if (byKey.has(key)) kept.delete(key)
+  let { begun = NOTHING_BEGUN, lineage } = journal
   let reasks: Map<string, Reask> | undefined
   /** An entry was invalidated. */
   let isSparse = false
@@ -251,6 +279,13 @@ export function createRecord(journal: Journal): JournalRecord {
       attempts.set(key, count)
       deadlines.set(key, due)
     },
+    begun: () => begun,
+    noteBegun(effect) {
+      begun = [...begun, effect]
+    },
+    nameLineage(name) {
+      lineage ??= name
+    },
     keep(key, answer) {
       if (!byKey.has(key)) kept.set(key, answer)
     },
@@ -270,6 +305,8 @@ export function createRecord(journal: Journal): JournalRecord {
       else if (copy.deadlines !== undefined) copy.deadlines = undefined
       if (attempts?.size) copy.attempts = Object.fromEntries(attempts)
       else if (copy.attempts !== undefined) copy.attempts = undefined
+      if (begun.length > 0) copy.begun = begun
+      if (lineage !== undefined) copy.lineage = lineage
       if (kept.size > 0) copy.kept = Object.fromEntries(kept)
       else if (copy.kept !== undefined) copy.kept = undefined
       return copy

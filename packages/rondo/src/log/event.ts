@@ -165,6 +165,27 @@ export interface RetryEvent extends LogOrigin {
   readonly error: unknown
 }
 
+/** Effects of a call that ended without success were undone, or could not be. Names only. */
+export interface UndoEvent extends LogOrigin {
+  readonly event: 'undo'
+  /** Id of the call. */
+  readonly flow: string
+  /** Number of the round. */
+  readonly round: number
+  /** Id of the task, if the call is one. */
+  readonly task?: string
+  /** The turn of the task. */
+  readonly turn?: number
+  /** The method, as in `RoundEvent`. */
+  readonly method: FlowMethod
+  /** The tool, prompt or resource, as in `RoundEvent`. */
+  readonly target: string
+  /** Effects that were undone, the last that began first. */
+  readonly undone: readonly string[]
+  /** Effects that could not be undone. A worker tries them again; in a line of the worker, its task has failed. */
+  readonly failed: readonly string[]
+}
+
 /** A handler that has run for `limits.slowHandlerMs`. It continues. */
 export interface SlowEvent extends LogOrigin {
   readonly event: 'slow'
@@ -319,6 +340,7 @@ export type LogEvent =
   | CallerRefusedEvent
   | FaultEvent
   | RetryEvent
+  | UndoEvent
   | SlowEvent
   | ContinuationEvent
   | WarningEvent
@@ -347,6 +369,7 @@ const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
   caller_refused: 'warn',
   fault: 'error',
   retry: 'warn',
+  undo: 'warn',
   slow: 'warn',
   continuation: 'warn',
   warning: 'warn',
@@ -361,6 +384,7 @@ const LEVELS: Readonly<Record<LogFacts['event'], LogOrigin['level']>> = {
 
 function levelOf(facts: LogFacts): LogOrigin['level'] {
   if (facts.event === 'extension' && facts.error === undefined) return 'info'
+  if (facts.event === 'undo' && facts.failed.length > 0) return 'error'
   if (facts.event !== 'task') return LEVELS[facts.event]
   if (facts.phase === 'given_up') return 'error'
   return facts.phase === 'claimed' ? 'info' : 'warn'

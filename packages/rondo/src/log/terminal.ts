@@ -47,6 +47,14 @@ function sentence(event: LogEvent, paint: Paint): string {
       return `${paint('bold', clean(event.target))} ${paint('red', 'threw')}`
     case 'retry':
       return `${paint('bold', clean(event.target))} retries the ${event.work} ${clean(event.key)} in ${seconds(event.delayMs)}, after attempt ${event.attempt}`
+    case 'undo': {
+      const { undone, failed } = event
+      const parts = [
+        undone.length > 0 && `undid ${undone.map(clean).join(', ')}`,
+        failed.length > 0 && `could not undo ${failed.map(clean).join(', ')}`,
+      ]
+      return `${paint('bold', clean(event.target))} ${parts.filter((part) => part !== false).join(', ')}`
+    }
     case 'slow':
       return `${paint('bold', clean(event.target))} is still running after ${seconds(event.ms)}`
     case 'continuation':

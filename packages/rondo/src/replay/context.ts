@@ -4,7 +4,7 @@
  */
 
 import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
-import { defineOptions, flag, type Option, type OptionsOf, unchecked } from '../options.ts'
+import { callable, defineOptions, flag, type Option, type OptionsOf, unchecked } from '../options.ts'
 import { supports } from '../protocol/common/request.ts'
 import { LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type {
@@ -23,9 +23,10 @@ import type {
 import { approve } from './approve.ts'
 import { ask } from './ask.ts'
 import { openHook } from './hook.ts'
+import type { RetryPolicy, Undoable } from './input.ts'
 import { openOffer } from './offer.ts'
 import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
-import { attemptWithin, type RetryPolicy, readRetry, readTimeout } from './retry.ts'
+import { attemptWithin, readRetry, readTimeout } from './retry.ts'
 import {
   type Deferred,
   type Handed,
@@ -39,6 +40,7 @@ import {
   toHex,
 } from './run-state.ts'
 import type { Work } from './turn.ts'
+import { keepsIntent, noteUndoable, undoingOf, undoSoFar } from './undo.ts'
 import { EXPIRED, sleepFor, sleepUntil } from './wait.ts'
 import { branchOf, effectKey, work } from './work.ts'
 
@@ -129,6 +131,7 @@ class RunContext implements Context {
       assertCall('effect', key, fn)
       const unread = questionsBefore(this.#run, effect)
       const { retry, timeout } = readWork('effect', key, options)
+      const undoing = options?.undo && undoingOf(this.#run)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
       const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
       const act = (attempt: number): unknown => {
@@ -141,8 +144,18 @@ class RunContext implements Context {
       }
       const fenced = (attempt: number): unknown =>
         options?.once ? onceOf(this.#run)(key, branch, () => act(attempt)) : act(attempt)
-      return (await work(this.#run, 'effect', key, fenced, { check: unread, retry })) as never
+      const worked = work(this.#run, 'effect', key, fenced, {
+        check: unread,
+        retry,
+        ...(undoing && keepsIntent(this.#run, undoing, key, branch)),
+      })
+      if (options?.undo) {
+        const settled = worked.catch(() => {})
+        noteUndoable(this.#run, { key, undo: options.undo as Undoable['undo'], settled })
+      }
+      return (await worked) as never
     })
+  readonly undo: Context['undo'] = () => operate(this.#run, 'ctx.undo()', () => undoSoFar(this.#run))
   readonly sleep: Context['sleep'] = (key, duration) =>
     this.#operate('sleep', key, async () => sleepFor(this.#run, key, duration))
   readonly sleepUntil: Context['sleepUntil'] = (key, date) =>
@@ -286,6 +299,7 @@ const WORK_OPTIONS = {
   step: defineOptions('step', { retry, timeout } satisfies OptionsOf<StepOptions>),
   effect: defineOptions('effect', {
     once: flag(false),
+    undo: callable<EffectOptions['undo']>(),
     retry,
     timeout,
   } satisfies OptionsOf<EffectOptions>),

@@ -3,7 +3,7 @@
  */
 
 import { RondoError } from '../errors.ts'
-import type { Entry, EntryKind, Journal, WorkEntryKind } from '../journal/journal.ts'
+import type { BegunEffect, Entry, EntryKind, Journal, WorkEntryKind } from '../journal/journal.ts'
 import type { Idle } from '../lib/clock.ts'
 import type { Line, Principal } from '../protocol/call.ts'
 import type { Observed } from '../protocol/observer.ts'
@@ -15,7 +15,7 @@ import type {
   LogLevel,
 } from '../protocol/wire.ts'
 import type { ApprovalRequest, ApprovalVerdict } from '../tool/approval.ts'
-import type { Context } from '../tool/context.ts'
+import type { Context, EffectOptions } from '../tool/context.ts'
 import type { TextBounds } from '../tool/schema/judge.ts'
 import type { MoveReason, OpenQuestion } from './run-state.ts'
 
@@ -44,6 +44,10 @@ export interface ReplayInput {
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
   /** Called before each attempt of an effect. Rejects if this run must not change anything any more. */
   admit?(): Promise<void>
+  /** Keeps effects that can be undone, or says why it cannot. */
+  readonly undoing?: Undoing | { readonly missing: string }
+  /** This run undoes these effects and does nothing else. */
+  readonly undoes?: readonly Undoable[]
   inputResponses(): InputResponses | undefined
   readonly requestState: string | undefined
   readonly relatedTaskIds?: readonly string[]
@@ -69,6 +73,8 @@ export interface ReplayInput {
   persistDeadline?(key: string, due: number): Promise<void>
   /** Makes a failed attempt of a step or an effect durable, with the time of the next one. */
   persistAttempt?(key: string, count: number, due: number): Promise<void>
+  /** Makes it durable that an effect with an undo function begins. */
+  persistBegun?(effect: BegunEffect, lineage: string | undefined): Promise<void>
   /** An attempt of a step or an effect failed and will be retried. */
   onRetry?(failed: FailedAttempt): void
   /** The rules for sleeps in this run. */
@@ -191,6 +197,34 @@ export interface Sleeping {
   readonly round?: { readonly until: number; readonly ms: number; readonly handsBack: boolean }
   /** Sleeps end at once, as if the time had passed (development mode). Called with the length of each. */
   skip?(ms: number): void
+}
+
+/** Keeps effects that can be undone where a worker finds them if their call never ends. */
+export interface Undoing {
+  /** A state of this call counts once. Otherwise the call is handed back before the effect begins. */
+  readonly isLinear: boolean
+  /** Makes the journal durable. Rejects if the call was given up meanwhile. */
+  keep(journal: Journal): Promise<void>
+  /** How often an undo is retried, in place of the default. */
+  readonly retry?: RetryPolicy
+}
+
+export interface RetryPolicy {
+  readonly times: number
+  readonly delayMs: number
+  readonly factor: number
+  readonly maxDelayMs: number
+}
+
+/** The names of the effects that were undone, and of those that could not be. */
+export type UndoReport = Awaited<ReturnType<Context['undo']>>
+
+/** An effect that can be undone, as the handler called it. */
+export interface Undoable {
+  readonly key: string
+  readonly undo: NonNullable<EffectOptions['undo']>
+  /** Resolves when the effect has an outcome. */
+  readonly settled: Promise<unknown>
 }
 
 /** A failed attempt that will be retried. */

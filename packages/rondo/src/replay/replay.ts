@@ -22,7 +22,10 @@ import {
 } from './run-state.ts'
 import { createRunSignal, type RunSignal } from './signal.ts'
 import { createTurn } from './turn.ts'
+import { undoEach } from './undo.ts'
 import { earliest, rest, stopTimers } from './wait.ts'
+
+const NOTHING: readonly never[] = []
 
 export async function replay(input: ReplayInput): Promise<RunReport> {
   const signal = createRunSignal(input.line, (error) => input.onAsideError?.(error))
@@ -44,6 +47,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
     operations: run.operations ?? [],
     replayed: run.tally.replayed,
     executed: run.tally.executed,
+    undoable: run.undoable ? [...run.undoable.values()] : NOTHING,
   }
 }
 
@@ -75,6 +79,8 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     approvals: input.approvals,
     once: input.once,
     admit: input.admit,
+    undoing: input.undoing,
+    undoes: input.undoes,
     inputResponses: input.inputResponses,
     requestState: input.requestState,
     relatedTaskIds: input.relatedTaskIds,
@@ -91,6 +97,7 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     persist: input.persist,
     persistDeadline: input.persistDeadline,
     persistAttempt: input.persistAttempt,
+    persistBegun: input.persistBegun,
     onRetry: input.onRetry,
     sleeping: input.sleeping,
     onArrival: input.onArrival,
@@ -101,6 +108,7 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
       startedAt: input.journal.startedAt,
       idle: input.platform.idle,
       anchored: input.anchored ?? input.incoming.anchored,
+      linear: input.undoing && 'isLinear' in input.undoing && input.undoing.isLinear,
       frozen: input.frozen,
       mayMove,
       publish: (questions) => publishQuestions(run, questions),
@@ -135,7 +143,8 @@ function start(run: RunState): void {
     if (error) turn.refuse(error)
     else turn.returned(value)
   }
-  const call = async (): Promise<unknown> => run.handler(createContext(run))
+  const call = async (): Promise<unknown> =>
+    run.undoes ? undoEach(run, run.undoes) : run.handler(createContext(run))
   call().then(returned, threw)
 }
 

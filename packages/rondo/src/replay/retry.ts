@@ -12,7 +12,7 @@ import { Fatal, misuse, RetryLater, RondoError, ToolError } from '../errors.ts'
 import { type Duration, describeDuration, toMilliseconds } from '../lib/clock.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { EffectOptions } from '../tool/context.ts'
-import type { FailedAttempt, Sleeping } from './input.ts'
+import type { FailedAttempt, RetryPolicy, Sleeping } from './input.ts'
 import { continueDuring, isA, type RunState } from './run-state.ts'
 import { createRunSignal } from './signal.ts'
 import { checkDuration, isOver, resumeAt } from './wait.ts'
@@ -25,13 +25,6 @@ const RETRY_OPTIONS = defineOptions('retry', {
   factor: number(2, { min: 1, finite: true }),
   maxDelay: unchecked<Duration>('1 min'),
 } satisfies OptionsOf<RetryOptions>)
-
-export interface RetryPolicy {
-  readonly times: number
-  readonly delayMs: number
-  readonly factor: number
-  readonly maxDelayMs: number
-}
 
 /** Checks the option `retry`. `of` names the step or effect. */
 export function readRetry(given: RetryOptions | undefined, of: string): RetryPolicy | undefined {

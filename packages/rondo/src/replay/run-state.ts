@@ -13,7 +13,7 @@
 import { detailOf, misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
-import type { ReplayInput, Scope } from './input.ts'
+import type { ReplayInput, Scope, Undoable } from './input.ts'
 import type { Turn } from './turn.ts'
 
 /** A question that the client cannot show, and the capability that it lacks. */
@@ -60,6 +60,10 @@ export interface RunState extends ReplayInput {
   waits?: Map<string, Wait>
   /** Questions that the client cannot show. */
   unasked?: readonly Unasked[]
+  /** The undo functions of the effects that the handler has called, by key. */
+  undoable?: Map<string, Undoable>
+  /** Keys of the effects that `ctx.undo()` has been called for in this run. */
+  undone?: Set<string>
   /** Cancels the timer for the next deadline. */
   alarm?: () => void
   /** Cancels the timer of a request that only sleeps. */
@@ -182,6 +186,8 @@ export interface RunReport {
   readonly operations: readonly Operation[]
   readonly replayed: number
   readonly executed: number
+  /** The undo functions that this run reached. */
+  readonly undoable: readonly Undoable[]
 }
 
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */
@@ -259,7 +265,7 @@ function named(error: RondoError, { kind, key }: Entry): RondoError {
   return new RondoError(error.code, detail, { cause: error })
 }
 
-function toRefusal(error: unknown): RondoError {
+export function toRefusal(error: unknown): RondoError {
   return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
 }
 

@@ -29,6 +29,8 @@ export interface Work {
   readonly leaving?: true
   /** Must not begin before the client holds the flow's id (R6). */
   readonly strict: boolean
+  /** Must not begin while a state of the call may count twice. */
+  readonly linear?: true
   /** Why this must not begin now, if so. */
   check?(): RondoError | undefined
   begin(): void
@@ -76,6 +78,8 @@ export interface TurnOptions {
   readonly idle: Idle
   /** The client holds the flow's id. */
   readonly anchored: boolean
+  /** A state of the call counts once. */
+  readonly linear?: boolean
   /** Nothing new may run: the run ends where new work would begin. */
   readonly frozen?: boolean
   /** Why this instance wants to release the call now, if it does. */
@@ -87,7 +91,7 @@ export interface TurnOptions {
 }
 
 export function createTurn(options: TurnOptions): Turn {
-  const { startedAt, idle, frozen, mayMove, rest } = options
+  const { startedAt, idle, frozen, linear, mayMove, rest } = options
   let { anchored } = options
   const due: Delivery[] = []
   const holds = new Set<{ readonly index: number }>()
@@ -188,7 +192,7 @@ export function createTurn(options: TurnOptions): Turn {
       const error = work.check?.()
       if (error) return end({ kind: 'refused', error })
       if (work.leaving) leaving = true
-      else if (work.strict && !anchored) held.push(work)
+      else if ((work.strict && !anchored) || (work.linear && !linear)) held.push(work)
       else work.begin()
     }
   }

@@ -7,9 +7,10 @@
  */
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
-import type { RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
+import type { Journal, RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson, copyParsed } from '../lib/json.ts'
-import { delayAfter, type RetryPolicy, retryLater, waitToRetry } from './retry.ts'
+import type { RetryPolicy } from './input.ts'
+import { delayAfter, retryLater, waitToRetry } from './retry.ts'
 import {
   append,
   isA,
@@ -20,6 +21,7 @@ import {
   runMarked,
   takeName,
   toHex,
+  toRefusal,
 } from './run-state.ts'
 
 interface Settlers {
@@ -32,6 +34,12 @@ interface WorkOptions {
   /** Returns why an effect must not begin, if so. */
   check?(): RondoError | undefined
   readonly retry?: RetryPolicy
+  /** May begin only in a call whose states count once. */
+  readonly linear?: true
+  /** Called before the first attempt. If it rejects, the call ends here. */
+  before?(): Promise<void>
+  /** Makes the journal with the result durable before the handler sees it. If it rejects, the call ends here. */
+  keep?(journal: Journal): Promise<void>
 }
 
 /** `act` is called for each attempt; attempts are counted from 1. */
@@ -40,7 +48,7 @@ export function work(
   kind: WorkEntryKind,
   key: string,
   act: (attempt: number) => unknown,
-  { check, retry }: WorkOptions = {},
+  { check, retry, linear, before, keep }: WorkOptions = {},
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     if (!takeName(run, key, kind)) return
@@ -56,9 +64,10 @@ export function work(
     const attempt = (): void =>
       run.turn.enqueue({
         key,
-        strict: kind === 'effect',
+        strict: kind === 'effect' || kind === 'undo',
+        linear,
         check: kind === 'effect' ? () => diverged(run, key) ?? check?.() : undefined,
-        begin: () => begin(run, { kind, key, act, retry }, attempt, settlers),
+        begin: () => begin(run, { kind, key, act, retry, before, keep }, attempt, settlers),
       })
     const due = run.record.attempts(key) > 0 ? run.record.deadline(key) : undefined
     if (due === undefined) attempt()
@@ -75,10 +84,9 @@ function diverged(run: RunState, key: string): RondoError | undefined {
   return new RondoError('REPLAY_DIVERGED', detail)
 }
 
-interface Job {
+interface Job extends Pick<WorkOptions, 'retry' | 'before' | 'keep'> {
   readonly kind: WorkEntryKind
   readonly key: string
-  readonly retry: RetryPolicy | undefined
   act(attempt: number): unknown
 }
 
@@ -96,7 +104,13 @@ function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): 
     }
     settled()
   }
-  const done = (value: unknown): void => finish(toEntry(run, kind, key, value))
+  const refuse = (error: unknown): void => finish(toRefusal(error))
+  const done = (value: unknown): void => {
+    const entry = toEntry(run, kind, key, value)
+    if (!job.keep || entry instanceof RondoError || run.turn.ended()) return finish(entry)
+    const journal = run.record.toJournal()
+    job.keep({ ...journal, entries: [...journal.entries, entry] }).then(() => finish(entry), refuse)
+  }
   const failed = (thrown: unknown): void => {
     if (endsCall(thrown)) return finish(thrown)
     const now = run.platform.now()
@@ -111,7 +125,11 @@ function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): 
   const { admit } = run
   const act = (): unknown =>
     admit && kind === 'effect' ? admit().then(() => job.act(attempt)) : job.act(attempt)
-  runMarked(mark, observed ? () => observed.work(kind, key, act, attempt) : act).then(done, failed)
+  const start = (): void => {
+    runMarked(mark, observed ? () => observed.work(kind, key, act, attempt) : act).then(done, failed)
+  }
+  if (job.before) job.before().then(start, refuse)
+  else start()
 }
 
 const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']

@@ -12,6 +12,7 @@ import { recallEpoch } from '../carry/single-use.ts'
 import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
+import { dismissTask, undoTask } from '../carry/undo.ts'
 import { isStoreFault, misuse } from '../errors.ts'
 import { createEvery, idle } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
@@ -105,7 +106,16 @@ export function createHost(
     overloaded: overload.overloaded,
     maxRoundMs: options.maxRoundMs ?? Number.POSITIVE_INFINITY,
     states: chooseStates(watched, platform, log),
-    tasks: createTaskHost(watched, { log, instance, observer, placeOf, toolOf, now: platform.now, isSaid }),
+    tasks: createTaskHost(watched, {
+      log,
+      instance,
+      observer,
+      placeOf,
+      toolOf,
+      now: platform.now,
+      isSaid,
+      undo: (event, task) => void afterTask(host, event, task),
+    }),
     leaseMs: readTaskOptions(options.tasks).leaseMs,
     store: storeWatch?.store,
     epoch: storeWatch ? recallEpoch(storeWatch.store.once) : async () => undefined,
@@ -209,6 +219,8 @@ interface TaskReports {
   readonly now: () => number
   /** Whether the log has already said that the store fails; otherwise the caller says so. */
   isSaid(): boolean
+  /** Undoes what a task did that was given up, and forgets how to undo one that ended well. */
+  undo(event: EngineEvent, task: TaskHead): void
 }
 
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
@@ -233,12 +245,11 @@ function createTaskHost(
   const { maxOpen: maxOpenTasks, maxEnded: maxEndedTasks, maxEndedBytes, maxJournalBytes, leaseMs } = tasks
   const logged = logTaskEvents(log, reports, tasks.onEvent)
   const observe = observer && observeTaskEvents(observer, reports, tasks.concurrency)
-  const onEvent: EmitEngineEvent = observe
-    ? (event, task) => {
-        logged(event, task)
-        observe(event, task)
-      }
-    : logged
+  const onEvent: EmitEngineEvent = (event, task) => {
+    logged(event, task)
+    observe?.(event, task)
+    if (task) reports.undo(event, task)
+  }
   const keepFailedMs = operates ? tasks.keepFailedMs : 0
   const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes, keepFailedMs }
   const settings = { ...limits, onEvent, leaseMs, worker: instance, ...(isCounted ? {} : { statsMs: 0 }) }
@@ -295,6 +306,18 @@ export function createTaskWork(
       serving = undefined
       return stopped
     },
+  }
+}
+
+/** Never rejects: what fails here is done by the alarm of the task. */
+async function afterTask(host: FlowHost, event: EngineEvent, task: TaskHead): Promise<void> {
+  const isGivenUp = event.kind === 'gave-up'
+  if (!host.tasks || !(isGivenUp || (event.kind === 'turn' && event.outcome === 'complete'))) return
+  try {
+    if (isGivenUp) await undoTask(host, host.tasks, task.id)
+    else await dismissTask(host, task)
+  } catch (error) {
+    host.log({ event: 'warning', message: 'A task that ended could not be undone yet, or dismissed', error })
   }
 }
 

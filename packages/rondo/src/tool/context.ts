@@ -114,7 +114,7 @@ export interface EffectInfo {
   readonly attempt: number
 }
 
-export interface EffectOptions {
+export interface EffectOptions<T = unknown> {
   /**
    * Runs it again if it fails. `ToolError` and `Fatal` are final; `RetryLater` chooses the delay of the next attempt. Default:
    * the first failure is final.
@@ -136,6 +136,22 @@ export interface EffectOptions {
   timeout?: Duration
   /** Claims the effect in the store before it runs, so that a repeated request finds its result. Needs a store. */
   once?: boolean
+  /**
+   * Takes the effect back if the call ends without success, and in `ctx.undo()`. It may run more than once, always under
+   * `info.key`. `result` is absent if nobody knows whether the effect ran (`info.ran` is `'maybe'`). Needs a store.
+   */
+  undo?: (
+    result: T | undefined,
+    info: {
+      /** The idempotency key of the undo: the same in every attempt. */
+      readonly key: string
+      /** The idempotency key that the effect was given. */
+      readonly effectKey: string
+      /** `maybe`: the effect threw, or was interrupted, so it may have happened. */
+      readonly ran: 'yes' | 'maybe'
+      readonly signal: AbortSignal
+    },
+  ) => unknown
 }
 
 /**
@@ -234,13 +250,18 @@ export interface Context {
   ): Promise<T>
   /**
    * Runs a step that changes something outside. `fn` receives an idempotency key that is the same in every attempt,
-   * derived from the call, the name and the answers so far. The option `once` needs a [store](docs/reference/stores.md).
+   * derived from the call, the name and the answers so far. The options `once` and `undo` need a [store](docs/reference/stores.md).
    */
   effect<T>(
     key: string,
     fn: ((info: EffectInfo) => T | Promise<T>) & ReturnsJson<T>,
-    options?: EffectOptions,
+    options?: EffectOptions<NoInfer<T>>,
   ): Promise<T>
+  /**
+   * Undoes the effects with [`undo`](docs/guide/undo.md) that ran so far, or may have run, in reverse order of their beginning. Call
+   * it after a No, before the handler returns. Returns their names; a worker goes on trying with those that failed.
+   */
+  undo(): Promise<{ readonly undone: readonly string[]; readonly failed: readonly string[] }>
   /**
    * Continues after a time: milliseconds, or text such as `'3 days'`. A task is parked until then and survives
    * restarts. A request waits for up to `limits.maxInlineSleepMs`; after a longer sleep the call continues as a task.

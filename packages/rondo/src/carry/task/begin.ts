@@ -28,6 +28,7 @@ import { spansOf } from '../report.ts'
 import { concludeRefused, logRound } from '../round.ts'
 import { needOfTarget, noteScopes } from '../scope.ts'
 import { epochOf } from '../single-use.ts'
+import { guardTask } from '../undo.ts'
 import { toTaskState } from './call.ts'
 import { ownerOf, type PieceOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 import { toHandleReply } from './tools.ts'
@@ -94,7 +95,7 @@ function branchOf({ host, call, beginning }: Round): Uint8Array | undefined {
 async function beginTask(
   round: Round,
   tasks: TaskHost,
-  { entries, reasks, manual, deadlines, attempts, kept }: Journal,
+  { entries, reasks, manual, deadlines, attempts, begun, lineage, kept }: Journal,
   brings: boolean,
 ): Promise<Reply> {
   const { host, call, target, principal, beginning } = round
@@ -111,7 +112,7 @@ async function beginTask(
     ...spansOf(round),
     epoch: beginning.journal.epoch ?? (await epochOf(host, true)),
     principal,
-    noted: { reasks, manual, deadlines, attempts, kept },
+    noted: { reasks, manual, deadlines, attempts, begun, lineage, kept },
     brought: brings ? broughtBy(round) : undefined,
     call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo, relatedTaskIds },
   }
@@ -122,6 +123,7 @@ async function beginTask(
     const task = toTaskState(host, tasks, owner, twin)
     return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
   }
+  if (begun) await guardTask(round, { ...beginning.journal, begun, lineage }, { id, owner })
   const view = await tasks.engine.create({
     id,
     owner,
@@ -198,7 +200,10 @@ export async function sealWithStore<S extends { readonly kind: string }>(
   const promoted =
     (follows && facts.moved === 'time') || (mayLeave && isLate) ? await tryAsTask(round, report) : undefined
   if (promoted) return promoted
-  const journal = { ...pause.journal, epoch: pause.journal.epoch ?? (await epochOf(host, target.once)) }
+  const journal = {
+    ...pause.journal,
+    epoch: pause.journal.epoch ?? (await epochOf(host, target.once || pause.journal.lineage !== undefined)),
+  }
   const sealed = await seal(journal)
   if (sealed.kind !== 'too-large') return sealed
   const task = mayLeave && !isLate ? await tryAsTask(round, report) : undefined

@@ -15,6 +15,7 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
 import type { ForwardedTasks, TaskCaller } from '../../tool/forward.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
+import { cancelAndUndo } from '../undo.ts'
 import { markAnswer, openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
 import { type StoredMessage, statusMessageOf, waitingFor } from './status.ts'
 
@@ -47,7 +48,7 @@ export async function handleTask(
     case 'result':
       return { kind: 'error', error: new RondoError('PEER_METHOD') }
     case 'cancel':
-      return (await tasks.engine.cancel(taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
+      return (await cancelAndUndo(host, tasks, taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
   }
 }
 

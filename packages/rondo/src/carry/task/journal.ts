@@ -9,7 +9,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { Entry, Journal, Reask } from '../../journal/journal.ts'
+import type { BegunEffect, Entry, Journal, Reask } from '../../journal/journal.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { LogPlace } from '../../log/event.ts'
 import type { FlowCall, Principal } from '../../protocol/call.ts'
@@ -49,6 +49,8 @@ export type TaskRecord =
   | { readonly rested: true }
   /** When an open operation ends by itself. Written when it is opened, so that no restart starts the clock again. */
   | { readonly deadline: { readonly key: string; readonly due: number } }
+  /** An effect that can be undone begins. */
+  | { readonly begun: BegunEffect; readonly lineage: string | undefined }
   /** An attempt of a step or an effect failed; the next one is due then. */
   | { readonly attempt: { readonly key: string; readonly count: number; readonly due: number } }
 
@@ -63,13 +65,19 @@ export interface Folded {
   readonly deadlines: Readonly<Record<string, number>>
   /** Failed attempts of what will be retried, by key. */
   readonly attempts: Readonly<Record<string, number>>
+  /** Effects that can be undone, in the order in which they began. */
+  readonly begun: readonly BegunEffect[]
+  readonly lineage: string | undefined
 }
 
 /** Notes from the rounds of a flow before it became a task. */
-export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> & Pick<Journal, 'deadlines' | 'attempts'>
+export type Noted = Pick<Parked, 'reasks' | 'manual' | 'kept'> &
+  Pick<Journal, 'deadlines' | 'attempts' | 'begun' | 'lineage'>
 
 /** The beginning of a task: the call, its caller, and its flow. Stored sealed as the head of the task. */
 export interface TaskPlan {
+  /** The task is the alarm of a call that can be undone: which line of the call's history, and when the call expires. */
+  readonly undo?: { readonly lineage: string; readonly expires: number }
   readonly flow: string
   readonly seed: string
   readonly startedAt: number
@@ -97,11 +105,15 @@ export interface TaskPlan {
 
 export function foldRecords(
   records: readonly TaskRecord[],
-  { deadlines: before = {}, attempts: tried = {}, ...noted }: Noted = { reasks: {} },
+  { deadlines: before = {}, attempts: tried = {}, begun: first = [], lineage: name, ...noted }: Noted = {
+    reasks: {},
+  },
 ): Folded {
   const entries = new Map<string, Entry>()
   const deadlines = new Map(Object.entries(before))
   const attempts = new Map(Object.entries(tried))
+  const begun = [...first]
+  let lineage = name
   let parked: Parked = { asked: {}, ...noted }
   let parks = 0
   let resting = false
@@ -113,6 +125,11 @@ export function foldRecords(
     if ('attempt' in record) {
       deadlines.set(record.attempt.key, record.attempt.due)
       attempts.set(record.attempt.key, record.attempt.count)
+      continue
+    }
+    if ('begun' in record) {
+      begun.push(record.begun)
+      lineage = record.lineage
       continue
     }
     resting = !('entry' in record || 'opened' in record)
@@ -134,6 +151,8 @@ export function foldRecords(
     resting,
     deadlines: Object.fromEntries(deadlines),
     attempts: Object.fromEntries(attempts),
+    begun,
+    lineage,
   }
 }
 

@@ -24,6 +24,7 @@ import type { BuiltInTool, HandedTask } from '../../tool/registry.ts'
 import { errorResult, type InputRequired, inputRequired, type Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { scopesOfTask } from '../scope.ts'
+import { cancelAndUndo } from '../undo.ts'
 import { deliverAnswers, toTaskState, visibleTo } from './call.ts'
 import { ownerOf } from './journal.ts'
 
@@ -192,7 +193,7 @@ async function cancelTask(
   principal: Principal | undefined,
 ): Promise<ToolResult> {
   await host.keys.ready()
-  const cancelled = await tasks.engine.cancel(taskId, ownerOf(host, principal))
+  const cancelled = await cancelAndUndo(host, tasks, taskId, ownerOf(host, principal))
   if (cancelled === 'unknown') return unknownTask(taskId)
   const text =
     cancelled === 'cancelled'

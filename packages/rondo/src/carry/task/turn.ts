@@ -24,6 +24,7 @@ import type { FlowHost, TaskHost } from '../host.ts'
 import { logFault, noteEnd, unaskableReply } from '../report.ts'
 import { concludeRefused, logRound, runOnce } from '../round.ts'
 import { effectOnce } from '../single-use.ts'
+import { undoingIn } from '../undo.ts'
 import { approvalsOf, type TaskApprovals } from './approve.ts'
 import { eventsOf, hooksOf } from './hook.ts'
 import {
@@ -41,6 +42,7 @@ import {
   toFlowCall,
   unmarkAnswer,
 } from './journal.ts'
+import { redeem } from './redeem.ts'
 import { createShown, createStatusReporter, type Shown, type StatusReporter } from './status.ts'
 
 export type FindTarget = (plan: TaskPlan) => Target | undefined
@@ -85,7 +87,7 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
   const run: RunTurn = async (turn) => {
     const { task } = turn
     const plan = openPiece<TaskPlan>(host, tasks, task, 'head', task.head)
-    assertOwner(host, turn, plan)
+    if (!plan.undo) assertOwner(host, turn, plan)
     const target = find(plan)
     if (!target) {
       if (mayComeBack(turn)) return leaveToOthers(host, turn, plan)
@@ -93,6 +95,8 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
       noteEnd(task, { outcome: 'refused', code: error.code })
       return failed(host, task, error)
     }
+    const { undo } = plan
+    if (undo) return redeem(host, tasks, turn, { ...plan, undo }, target)
     const runTurn = async (): Promise<TaskTurnOutcome> => {
       const round = await taskCarrier.open({ host, tasks, turn, plan, target })
       try {
@@ -303,7 +307,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
   const { flow, seed, startedAt, round, toolVersion, principal, epoch, spans, rerun } = plan
   const records = turn.journal.map((sealed) => openPiece<TaskRecord>(host, tasks, task, 'record', sealed))
   const folded = foldRecords(records, plan.noted)
-  const { entries, parked, deadlines, attempts } = folded
+  const { entries, parked, deadlines, attempts, begun, lineage } = folded
   return {
     host,
     tasks,
@@ -329,6 +333,8 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
         reasks: parked.reasks,
         deadlines,
         attempts,
+        begun,
+        lineage,
         kept: parked.kept,
         moves: 0,
         manual: parked.manual,
@@ -409,6 +415,9 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
       turn.record(
         sealPiece(host, turn.task, 'record', { attempt: { key, count, due } } satisfies TaskRecord),
       ),
+    persistBegun: async (begun, lineage) =>
+      turn.record(sealPiece(host, turn.task, 'record', { begun, lineage } satisfies TaskRecord)),
+    undoing: undoingIn(run, true),
     anchored: turn.task.known,
     once,
     inputResponses,

@@ -1,0 +1,450 @@
+/**
+ * Keeps the effects that can be undone, and undoes them when their call ends without success.
+ *
+ * Before such an effect begins, its journal is written to a record in the store, and a task of the server's own, the alarm, is
+ * created. The record has a phase, and a compare-and-set on it decides who wins:
+ *
+ *   open → ended               the call ended well
+ *   open → undoing → undone    the call ended without success, expired, or was cancelled
+ *
+ * guard 1: The alarm exists before the record, and the record before the effect.
+ * guard 2: An effect begins only while the record is open; a call whose record is not open any more cannot end well.
+ * guard 3: The alarm runs when the call expires, or earlier if it is woken. It finds the undo functions by running the handler
+ *          against the recorded journal, in which nothing new may run.
+ */
+
+import { detailOf, RondoError } from '../errors.ts'
+import type { Journal, WorkEntry } from '../journal/journal.ts'
+import { narrowJournal } from '../journal/journal.ts'
+import { isRecord } from '../lib/json.ts'
+import type { Reply } from '../protocol/reply.ts'
+import type { ReplayInput, UndoReport } from '../replay/input.ts'
+import { replay } from '../replay/replay.ts'
+import type { Ending, RunReport } from '../replay/run-state.ts'
+import { toHex } from '../replay/run-state.ts'
+import { undoName } from '../replay/undo.ts'
+import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
+import type { RecordStore } from '../store/store.ts'
+import { type Cancellation, createTaskId, type TaskHead, type TaskOwner } from '../store/task-engine.ts'
+import { isInputRequired } from '../tool/target.ts'
+import { placeOf, type Round, subjectOf } from './carrier.ts'
+import type { FlowHost, TaskHost } from './host.ts'
+import { sealPiece, type TaskPlan } from './task/journal.ts'
+
+/** The record of a call that can be undone. */
+interface GuardRecord {
+  readonly phase: 'open' | 'ended' | 'undoing' | 'undone'
+  readonly journal: Journal
+  /** The task that the call became. */
+  readonly task?: GuardedTask
+}
+
+interface GuardedTask {
+  readonly id: string
+  readonly owner: TaskOwner
+}
+
+/** A call that can be undone: the place of its record, and its alarm. */
+export interface Guard {
+  readonly id: string
+  readonly alarm: string
+  readonly owner: TaskOwner
+}
+
+/** The slot of an alarm that wakes it. */
+export const WAKE = 'wake'
+
+export function guardOf({ platform, audience }: FlowHost, seed: string, lineage: string): Guard {
+  const secret = platform.derive(seed, `undo guard:${lineage}`)
+  const name = toHex(secret)
+  return {
+    id: `undo:${name}`,
+    alarm: createTaskId('', platform.derive(seed, `undo alarm:${lineage}`)),
+    owner: { tenant: audience, principal: `undo ${name.slice(0, 32)}` },
+  }
+}
+
+const MAX_BYTES = 16 * 1024 * 1024
+
+function recordsOf({ store }: FlowHost): RecordStore {
+  if (store?.records) return store.records
+  throw new RondoError('SERVER_INTERNAL', 'This store keeps no records')
+}
+
+function seal(host: FlowHost, id: string, value: unknown): string {
+  return sealEnvelope(host.keys.ring, JSON.stringify(['record', id, host.audience]), JSON.stringify(value))
+    .token
+}
+
+function unseal(host: FlowHost, id: string, sealed: string): unknown {
+  const place = JSON.stringify(['record', id, host.audience])
+  const opened = openEnvelope(host.keys.ring, place, sealed, MAX_BYTES)
+  if (opened.kind === 'open') return JSON.parse(opened.plaintext.toString('utf8'))
+  throw new RondoError('SERVER_INTERNAL', `The record ${id} does not open: ${opened.reason}`)
+}
+
+export async function readGuard(host: FlowHost, { id }: Guard): Promise<GuardRecord | undefined> {
+  const stored = await recordsOf(host).get(id)
+  return stored && toGuardRecord(unseal(host, id, stored.sealed))
+}
+
+function toGuardRecord(value: unknown): GuardRecord {
+  const journal = isRecord(value) ? narrowJournal(value.journal) : undefined
+  if (!journal)
+    throw new RondoError('SERVER_INTERNAL', 'The record of a call that can be undone is malformed')
+  return { ...(value as GuardRecord), journal }
+}
+
+const MAX_CONFLICTS = 10
+
+/** Changes the record, however many others do so at the same time. `edit` may return undefined to leave it as it is. */
+export async function changeGuard(
+  host: FlowHost,
+  { id }: Guard,
+  ttlMs: number,
+  edit: (current: GuardRecord | undefined) => GuardRecord | undefined,
+): Promise<GuardRecord | undefined> {
+  const records = recordsOf(host)
+  for (let tries = 0; tries < MAX_CONFLICTS; tries++) {
+    const stored = await records.get(id)
+    const current = stored && toGuardRecord(unseal(host, id, stored.sealed))
+    const next = edit(current)
+    if (next === undefined) return current
+    const version = stored?.version ?? 0
+    const sealed = seal(host, id, next)
+    const outcome = await records.put({ id, owner: id, sealed, version, ttlMs, maxBytes: 2 * MAX_BYTES })
+    if (outcome === 'stored') return next
+    if (outcome === 'limit') throw new RondoError('LIMIT_STATE_BYTES', 'The record of an undo is too large')
+  }
+  throw new RondoError('STORE_BUSY', 'The record of an undo changes too often')
+}
+
+/** What one writer knows, with what the record knows besides: a process that died may have recorded more. */
+function merge(mine: Journal, current: Journal | undefined): Journal {
+  if (!current) return mine
+  const begun = [...(mine.begun ?? [])]
+  for (const effect of current.begun ?? [])
+    if (!begun.some(({ key }) => key === effect.key)) begun.push(effect)
+  const known = new Set(mine.entries.map(({ key }) => key))
+  const names = new Set(begun.flatMap(({ key }) => [key, undoName(key)]))
+  const more = current.entries.filter(({ key }) => names.has(key) && !known.has(key))
+  return { ...mine, begun, entries: [...mine.entries, ...more] }
+}
+
+const given = (): RondoError =>
+  new RondoError('STATE_INVALID', 'This call has expired or was cancelled, and its effects are being undone')
+
+/** The part of a round that keeps effects which can be undone. `isLinear`: a state of this call counts once. */
+export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing'] {
+  const { host, call, beginning } = round
+  const { tasks } = host
+  if (!host.store || !tasks) return { missing: 'pass one: createServer({ store })' }
+  if (!host.store.records) return { missing: 'this one keeps no records; SQLite and PostgreSQL do' }
+  if (call.method !== 'tools/call') return { missing: 'and only a tool can be undone' }
+  return {
+    isLinear,
+    async keep(journal) {
+      const { lineage = '' } = journal
+      await host.keys.ready()
+      const guard = guardOf(host, journal.seed, lineage)
+      const isUndo = journal.entries.at(-1)?.kind === 'undo'
+      const task = round.row && { id: round.row.id, owner: round.row.owner }
+      if (round.row) guarded.add(round.row)
+      const current = await readGuard(host, guard)
+      if (!current) await createAlarm(round, tasks, guard, lineage)
+      if (task && current?.task?.id !== task.id) await pointTo(round, task, guard)
+      await changeGuard(host, guard, ttlOf(host, tasks, beginning.flowExpires), (now) => {
+        if (now && now.phase !== 'open' && !isUndo) throw given()
+        return { phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merge(journal, now?.journal) }
+      })
+    },
+  }
+}
+
+/** A record outlives its call by the time that a worker may need. */
+function ttlOf({ platform }: FlowHost, { ttlMs }: TaskHost, expires: number): number {
+  return Math.max(0, expires - platform.now()) + ttlMs
+}
+
+async function createAlarm(round: Round, tasks: TaskHost, guard: Guard, lineage: string): Promise<void> {
+  const { host, call, target, principal, beginning } = round
+  const { flow, flowExpires, journal } = beginning
+  const { method, args, protocolVersion, capabilities, clientInfo } = call
+  const { alarm: id, owner } = guard
+  // The alarm asks again whether a task is still there, because a wait extends its life.
+  const expires = round.row?.expiresAt ?? flowExpires
+  const plan: TaskPlan = {
+    flow,
+    seed: journal.seed,
+    startedAt: journal.startedAt,
+    round: beginning.round,
+    toolVersion: target.version,
+    epoch: journal.epoch,
+    principal,
+    call: { method, target: call.target, args, protocolVersion, capabilities, clientInfo },
+    undo: { lineage, expires },
+  }
+  const head = sealPiece(host, { id, owner }, 'head', plan)
+  const ttlMs = ttlOf(host, tasks, expires)
+  await tasks.engine.create({ id, owner, head, ttlMs, pollMs: tasks.pollMs, known: true })
+}
+
+function pointerOf(task: string): string {
+  return `undo-task:${task}`
+}
+
+/** Lets those who know only the id of a task find its guard. */
+async function pointTo({ host, beginning }: Round, task: GuardedTask, guard: Guard): Promise<void> {
+  const id = pointerOf(task.id)
+  const records = recordsOf(host)
+  const ttlMs = host.tasks ? ttlOf(host, host.tasks, beginning.flowExpires) : 0
+  // A conflict: it is there already.
+  await records.put({ id, owner: id, sealed: seal(host, id, guard), version: 0, ttlMs, maxBytes: MAX_BYTES })
+}
+
+/** A call that can be undone becomes a task: from now on the task decides how long it lives. */
+export async function guardTask(round: Round, journal: Journal, task: GuardedTask): Promise<void> {
+  const { host, beginning } = round
+  if (!journal.begun?.length || journal.lineage === undefined || !host.tasks) return
+  const guard = guardOf(host, journal.seed, journal.lineage)
+  await pointTo(round, task, guard)
+  await changeGuard(
+    host,
+    guard,
+    ttlOf(host, host.tasks, beginning.flowExpires),
+    (now) => now && { ...now, task },
+  )
+}
+
+/** Names of the effects that have not been undone, the last that began first. */
+export function leftToUndo({ begun = [], entries }: Journal): string[] {
+  const undone = new Set(entries.filter((entry) => isUndone(entry as WorkEntry)).map(({ key }) => key))
+  return begun
+    .map(({ key }) => key)
+    .filter((key) => !undone.has(undoName(key)))
+    .reverse()
+}
+
+function isUndone(entry: WorkEntry): boolean {
+  return entry.kind === 'undo' && !('failure' in entry)
+}
+
+/** The report, with what was undone after the handler had failed. */
+export interface UndoneReport extends RunReport {
+  readonly undo?: UndoReport
+}
+
+/** Called when a run is over. Undoes its effects if it ended without success. */
+export async function undoAfter(round: Round, input: ReplayInput, report: RunReport): Promise<UndoneReport> {
+  const { ending, journal } = report
+  const { host } = round
+  const { tasks } = host
+  const isLost = round.row !== undefined && round.line.closed
+  if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return report
+  const how = howEnded(ending)
+  if (how === 'continues') return report
+  await host.keys.ready()
+  const guard = guardOf(host, journal.seed, journal.lineage)
+  const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)
+  const left = leftToUndo(journal)
+  const tried = journal.entries.some((entry) => entry.kind === 'undo')
+  if (how === 'well' && !(tried && left.length > 0)) return endWell(round, guard, ttlMs, report)
+  const kept = await changeGuard(host, guard, ttlMs, (now) => {
+    if (now?.phase === 'ended' || now?.phase === 'undone') return undefined
+    const merged = merge(journal, now?.journal)
+    const mine = how === 'well' ? { ...merged, begun: triedIn(journal) } : merged
+    return { phase: 'undoing', task: now?.task, journal: mine }
+  })
+  if (how === 'well') {
+    await wake(host, tasks, guard)
+    return report
+  }
+  // Another run of this round has ended the call well.
+  if (kept?.phase === 'ended') return report
+  return undoFailed(round, input, report, guard, merge(journal, kept?.journal))
+}
+
+/** After a success only the effects that `ctx.undo()` could not undo are left to a worker. */
+function triedIn({ begun, entries }: Journal): Journal['begun'] {
+  const tried = new Set(entries.filter(({ kind }) => kind === 'undo').map(({ key }) => key))
+  return begun?.filter(({ key }) => tried.has(undoName(key)))
+}
+
+/** Errors after which the same request is sent again. */
+function isRepeated({ code }: RondoError): boolean {
+  return code.startsWith('STORE_') || code === 'SERVER_DRAINING'
+}
+
+function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
+  switch (ending.kind) {
+    case 'threw':
+      return 'failed'
+    case 'refused':
+      return isRepeated(ending.error) ? 'continues' : 'failed'
+    case 'returned': {
+      const { value } = ending
+      if (isInputRequired(value)) return 'continues'
+      return isRecord(value) && value.isError === true ? 'failed' : 'well'
+    }
+    default:
+      return 'continues'
+  }
+}
+
+/** Closes the record. The call cannot end well if a worker has begun to undo it. */
+async function endWell(round: Round, guard: Guard, ttlMs: number, report: RunReport): Promise<RunReport> {
+  const { host } = round
+  if (round.row) guarded.add(round.row)
+  const now = await changeGuard(host, guard, ttlMs, (current) =>
+    current?.phase === 'open' ? { ...current, phase: 'ended' } : undefined,
+  )
+  if (now?.phase === 'undoing' || now?.phase === 'undone')
+    return { ...report, ending: { kind: 'refused', error: given() } }
+  // A task may still be cancelled before its end is stored, so its record stays.
+  if (!round.row) await dismiss(host, guard)
+  return report
+}
+
+/** Removes what is left of a call that ended well. What remains after a crash expires. */
+async function dismiss(host: FlowHost, guard: Guard): Promise<void> {
+  try {
+    await host.tasks?.engine.cancel(guard.alarm, guard.owner)
+    await recordsOf(host).remove(guard.id)
+  } catch (error) {
+    host.log({ event: 'warning', message: 'The record of an undo could not be removed; it expires', error })
+  }
+}
+
+async function undoFailed(
+  round: Round,
+  input: ReplayInput,
+  report: RunReport,
+  guard: Guard,
+  journal: Journal,
+): Promise<UndoneReport> {
+  const { host } = round
+  const left = leftToUndo(journal)
+  const second = await replay({
+    ...input,
+    journal,
+    undoes: report.undoable.filter(({ key }) => left.includes(key)),
+    incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined, resumed: true },
+    onArrival: undefined,
+    publish: undefined,
+    withdraw: undefined,
+    trace: undefined,
+  })
+  const { ending } = second
+  if (ending.kind === 'sleeping' || ending.kind === 'moved' || ending.kind === 'background') return second
+  if (ending.kind === 'refused' && isRepeated(ending.error)) return second
+  const undo = summarize(second.journal)
+  reportUndo(round, undo)
+  if (undo.failed.length > 0 && host.tasks) await wake(host, host.tasks, guard)
+  else if (undo.failed.length === 0)
+    await changeGuard(host, guard, ttlOf(host, host.tasks as TaskHost, round.beginning.flowExpires), (now) =>
+      now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
+    )
+  return { ...report, journal: second.journal, executed: report.executed + second.executed, undo }
+}
+
+function summarize(journal: Journal): UndoReport {
+  const failed = leftToUndo(journal)
+  const undone = (journal.begun ?? []).map(({ key }) => key).filter((key) => !failed.includes(key))
+  return { undone: undone.reverse(), failed }
+}
+
+export function reportUndo(round: Round, { undone, failed }: UndoReport): void {
+  round.host.log({ event: 'undo', ...placeOf(round), ...subjectOf(round), undone, failed })
+}
+
+/** The reply, with what was undone. */
+export function withUndo(reply: Reply, undo: UndoReport | undefined): Reply {
+  if (!undo) return reply
+  const { undone, failed } = undo
+  if (reply.kind === 'complete') {
+    const { content } = reply.result
+    if (!Array.isArray(content)) return reply
+    const text = [
+      undone.length > 0 && `Undone: ${undone.join(', ')}.`,
+      failed.length > 0 && `Not undone yet: ${failed.join(', ')}. The server tries again.`,
+    ]
+    const block = { type: 'text', text: text.filter((part) => part !== false).join(' ') }
+    return { ...reply, result: { ...reply.result, content: [...content, block] } }
+  }
+  if (reply.kind !== 'error' || reply.error.constructor !== RondoError) return reply
+  const { error } = reply
+  const data = { ...(isRecord(error.data) ? error.data : {}), undone, notUndone: failed }
+  const { cause, headers } = error
+  return { kind: 'error', error: new RondoError(error.code, detailOf(error), { cause, data, headers }) }
+}
+
+const WAKE_TRIES = 20
+const WAKE_MS = 50
+
+/** Has a worker undo the call now. Without it, the alarm does so when the call expires. */
+async function wake(host: FlowHost, { engine }: TaskHost, guard: Guard): Promise<void> {
+  const { alarm: id, owner } = guard
+  const answers = new Map([[WAKE, sealPiece(host, { id, owner }, `answer ${WAKE}`, true)]])
+  for (let tries = 0; tries < WAKE_TRIES; tries++) {
+    // `idle`: its first turn has not parked it yet. That turn may have read the record before the phase changed.
+    if ((await engine.deliver(id, owner, answers)) !== 'idle') return
+    await new Promise<void>((resolve) => void host.platform.after(WAKE_MS, resolve))
+  }
+}
+
+/** Cancels a task and has a worker undo what it did. */
+export async function cancelAndUndo(
+  host: FlowHost,
+  tasks: TaskHost,
+  id: string,
+  owner: TaskOwner,
+): Promise<Cancellation> {
+  const cancellation = await tasks.engine.cancel(id, owner)
+  if (cancellation === 'cancelled') await undoTask(host, tasks, id)
+  return cancellation
+}
+
+/** A task was cancelled or given up: what it did is undone. */
+export async function undoTask(host: FlowHost, tasks: TaskHost, task: string): Promise<void> {
+  const { records } = host.store ?? {}
+  if (!records) return
+  const id = pointerOf(task)
+  const stored = await records.get(id)
+  if (!stored) return
+  const guard = unseal(host, id, stored.sealed) as Guard
+  const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
+    current && leftToUndo(current.journal).length > 0 ? { ...current, phase: 'undoing' } : undefined,
+  )
+  if (now?.phase === 'undoing') await wake(host, tasks, guard)
+}
+
+/** A call ended while it waited, so its handler cannot undo anything: a worker does. Never rejects. */
+export async function undoGone(host: FlowHost, { begun, lineage, seed }: Journal): Promise<void> {
+  const { tasks } = host
+  if (!begun?.length || lineage === undefined || !tasks) return
+  try {
+    const guard = guardOf(host, seed, lineage)
+    const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
+      current?.phase === 'open' ? { ...current, phase: 'undoing' } : undefined,
+    )
+    if (now?.phase === 'undoing') await wake(host, tasks, guard)
+  } catch (error) {
+    host.log({ event: 'warning', message: 'A call that ended is undone when it expires', error })
+  }
+}
+
+/** Tasks that this process has run and that can be undone. */
+const guarded = new WeakSet<TaskHead>()
+
+/** A task ended well, and the store has its end. */
+export async function dismissTask(host: FlowHost, task: TaskHead): Promise<void> {
+  if (!guarded.has(task)) return
+  const { records } = host.store ?? {}
+  const id = pointerOf(task.id)
+  const stored = await records?.get(id)
+  if (!records || !stored) return
+  const guard = unseal(host, id, stored.sealed) as Guard
+  if ((await readGuard(host, guard))?.phase !== 'ended') return
+  await dismiss(host, guard)
+  await records.remove(id)
+}

@@ -1,0 +1,112 @@
+/**
+ * Undo: what takes back an effect when its call ends without success, or when the handler calls `ctx.undo()`.
+ *
+ * undo 1: The intent is durable before an effect with `undo` begins (`Undoing.keep`), so whatever may have run is known.
+ * undo 2: Undo functions run one after the other, in reverse order of the beginning of their effects.
+ * undo 3: Each has a key of its own, derived from the key of its effect: the same in every attempt and under every carrier.
+ * undo 4: The outcome is recorded, and a replay does not undo again. An undo that failed is left to a worker.
+ *
+ * The functions are found by running the handler: a run collects those of the effects that it reaches.
+ */
+
+import { misuse } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
+import { copyParsed } from '../lib/json.ts'
+import type { RetryPolicy, Undoable, Undoing, UndoReport } from './input.ts'
+import { attemptWithin } from './retry.ts'
+import { type RunState, toHex } from './run-state.ts'
+import { effectKey, work } from './work.ts'
+
+/** The name of the entry that records the undo of an effect. */
+export function undoName(key: string): string {
+  return `${key}.undo`
+}
+
+/** Returns the part of the carrier that keeps effects which can be undone; throws if there is none. */
+export function undoingOf({ undoing }: RunState): Undoing {
+  if (undoing && 'keep' in undoing) return undoing
+  throw misuse(`An effect with { undo } needs a store: ${undoing?.missing ?? 'this call has none'}.`)
+}
+
+const MAX_KEY = 120
+
+/** The options with which an effect that can be undone works: it writes its intent first, and its result before it is seen. */
+export function keepsIntent(
+  run: RunState,
+  undoing: Undoing,
+  key: string,
+  branch: string,
+): { readonly linear: true; before(): Promise<void>; keep(journal: Journal): Promise<void> } {
+  if (key.length > MAX_KEY)
+    throw misuse(
+      `The name of an effect with { undo } may be at most ${MAX_KEY} characters long; got ${key.length}.`,
+    )
+  // Like an effect's key, it depends on the client's answers: two branches of a call do not share what they can undo.
+  run.record.nameLineage(run.platform.digest(`lineage ${branch}`))
+  return {
+    linear: true,
+    async before() {
+      if (run.record.begun().some((effect) => effect.key === key)) return
+      const effect = { key, effectKey: effectKey(run, key, branch) }
+      run.record.noteBegun(effect)
+      const journal = run.record.toJournal()
+      await undoing.keep(journal)
+      await run.persistBegun?.(effect, journal.lineage)
+    },
+    keep: undoing.keep,
+  }
+}
+
+/** Notes the undo function of an effect that the handler has called. `settled` resolves when the effect has an outcome. */
+export function noteUndoable(run: RunState, undoable: Undoable): void {
+  run.undoable ??= new Map()
+  run.undoable.set(undoable.key, undoable)
+}
+
+/** Undoes what the handler has called so far and has not undone yet. */
+export async function undoSoFar(run: RunState): Promise<UndoReport> {
+  const called = [...(run.undoable?.values() ?? [])].filter(({ key }) => !run.undone?.has(key))
+  if (called.length === 0) return { undone: [], failed: [] }
+  run.undone ??= new Set()
+  for (const { key } of called) run.undone.add(key)
+  await Promise.all(called.map(({ settled }) => settled))
+  return undoEach(run, called)
+}
+
+/** In a call somebody waits. A worker is more patient (`Undoing.retry`). */
+const RETRY: RetryPolicy = { times: 3, delayMs: 1_000, factor: 2, maxDelayMs: 10_000 }
+
+/** Undoes these effects, the last that began first. */
+export async function undoEach(run: RunState, undoables: readonly Undoable[]): Promise<UndoReport> {
+  const undoing = undoingOf(run)
+  const functions = new Map(undoables.map((one) => [one.key, one.undo]))
+  const undone: string[] = []
+  const failed: string[] = []
+  for (const { key, effectKey } of [...run.record.begun()].reverse()) {
+    const undo = functions.get(key)
+    if (!undo) continue
+    const ownKey = toHex(run.platform.derive(run.journal.seed, `undo:${effectKey}`)).slice(0, 32)
+    const outcome = run.record.find(key)?.entry
+    const ran = outcome && !('failure' in outcome) ? 'yes' : 'maybe'
+    const result = outcome && 'value' in outcome ? copyParsed(outcome.value) : undefined
+    const act = async (): Promise<void> => {
+      await attemptWithin(run, `undo of "${key}"`, undefined, (signal) =>
+        undo(result, {
+          key: ownKey,
+          effectKey,
+          ran,
+          get signal() {
+            return signal()
+          },
+        }),
+      )
+    }
+    try {
+      await work(run, 'undo', undoName(key), act, { retry: undoing.retry ?? RETRY, keep: undoing.keep })
+      undone.push(key)
+    } catch {
+      failed.push(key)
+    }
+  }
+  return { undone, failed }
+}

@@ -1,0 +1,196 @@
+/**
+ * One handler whose effects can be undone, under every carrier: after a No, after a failure, and after a success. The result, the
+ * order, the effect keys and the undo keys are the same everywhere (R10).
+ */
+
+import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
+import { connect } from 'rondo/client'
+import { createBench } from 'rondo/testing'
+import { afterEach, describe, expect, it } from 'vitest'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { connectOlder } from '../support/older-client.ts'
+import { send, settled } from '../support/task-client.ts'
+import { connectTurns } from '../support/turns-client.ts'
+
+const keys = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
+const closing: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const close of closing.splice(0).reverse()) await close()
+})
+
+const randomId = () => 'the-same-in-every-carrier'
+
+type Ending = 'yes' | 'no' | 'fails'
+
+interface Ran {
+  readonly text: string
+  /** Each effect and each undo, in order, with its key. */
+  readonly happened: readonly string[]
+}
+
+function declare(server: Server, ending: Ending, happened: string[]): Server {
+  server.tool('trip', { taskPollMs: 20 }, async (_args, ctx) => {
+    const book = (room: string) =>
+      ctx.effect(
+        room,
+        ({ key }) => {
+          happened.push(`${room} ${key}`)
+          return { room }
+        },
+        {
+          undo: (result, { key, effectKey, ran }) =>
+            void happened.push(`undo ${result?.room} ${ran} ${key} ${effectKey}`),
+        },
+      )
+    await book('one')
+    await book('two')
+    const sure = await ctx.confirm('sure', 'Book both?')
+    if (ending === 'fails') throw new ToolError('Sold out.')
+    if (sure) return 'Booked.'
+    const { undone } = await ctx.undo()
+    return `Released ${undone.join(' ')}.`
+  })
+  return server
+}
+
+function start(ending: Ending, happened: string[], options: Partial<ServerOptions> = {}): Server {
+  const server = createServer({
+    name: 'undo',
+    version: '1',
+    keys,
+    log: 'off',
+    store: createMemoryStore(),
+    randomId,
+    ...options,
+  })
+  closing.push(() => server.close())
+  return declare(server, ending, happened)
+}
+
+const yes = (ending: Ending) => ({ action: 'accept', content: { confirm: ending !== 'no' } }) as const
+
+async function byToken(ending: Ending): Promise<Ran> {
+  const happened: string[] = []
+  const bench = createBench((options) =>
+    declare(createServer({ name: 'undo', version: '1', ...options, randomId }), ending, happened),
+  )
+  const ended = await bench.tool('trip').run({ sure: { confirm: ending !== 'no' } })
+  return { text: (ended as { text: string }).text, happened }
+}
+
+async function asTask(ending: Ending): Promise<Ran> {
+  const happened: string[] = []
+  const server = start(ending, happened)
+  const follow = { name: 'trip', arguments: {} }
+  let { result } = await send(server, 'tools/call', follow)
+  while (result?.resultType === 'input_required') {
+    const { requestState, inputRequests } = result as { requestState: string; inputRequests?: object }
+    const inputResponses = inputRequests && { sure: yes(ending) }
+    result = (
+      await send(server, 'tools/call', { ...follow, requestState, ...(inputResponses && { inputResponses }) })
+    ).result
+  }
+  return { text: textOf(result), happened }
+}
+
+async function asDeclaredTask(ending: Ending): Promise<Ran> {
+  const happened: string[] = []
+  const server = createServer({
+    name: 'undo',
+    version: '1',
+    keys,
+    log: 'off',
+    store: createMemoryStore(),
+    randomId,
+  })
+  closing.push(() => server.close())
+  const tool = server.tool.bind(server)
+  server.tool = ((name: string, definition: object, handler: never) =>
+    tool(name, { ...definition, task: 'always' }, handler)) as never
+  declare(server, ending, happened)
+  const { result } = await send(server, 'tools/call', { name: 'trip', arguments: {} })
+  const taskId = String(result?.taskId)
+  await settled(server, taskId)
+  await send(server, 'tasks/update', { taskId, inputResponses: { sure: yes(ending) } })
+  for (let i = 0; i < 5_000; i++) {
+    const task = await settled(server, taskId)
+    if (task.status !== 'input_required') return { text: textOf(task.result), happened }
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  throw new Error('The task did not end')
+}
+
+function textOf(result: unknown): string {
+  return (result as { content: { text: string }[] }).content.map(({ text }) => text).join('\n')
+}
+
+const byClient =
+  (mode: '2025-11-25' | 'DRAFT-2026-v1') =>
+  async (ending: Ending): Promise<Ran> => {
+    const happened: string[] = []
+    const server = start(ending, happened, { turns: false })
+    const { url } = await server.listen({ port: 0, signals: false })
+    const client = await connect(url, { mode, answers: { elicitation: async () => yes(ending) } })
+    closing.push(() => client.close())
+    return { text: textOf(await client.callTool('trip', {}, { onTask: () => {} })), happened }
+  }
+
+async function byPush(ending: Ending): Promise<Ran> {
+  const happened: string[] = []
+  const { url } = await start(ending, happened).listen({ port: 0, signals: false })
+  const client = await connectOlder(url, {
+    capabilities: { elicitation: { form: {} } },
+    answer: () => yes(ending),
+  })
+  const { result } = await client.call('tools/call', { name: 'trip', arguments: {} })
+  return { text: textOf(result), happened }
+}
+
+async function inTurns(ending: Ending): Promise<Ran> {
+  const happened: string[] = []
+  const server = start(ending, happened)
+  const client = await connectTurns((request) => server.fetch(request), 'http://127.0.0.1/mcp', {})
+  let got = await client.request('tools/call', { name: 'trip', arguments: {} })
+  for (let i = 0; got.kind === 'turn' && i < 10; i++)
+    got = await client.answer(
+      got,
+      got.requests.map(({ method }) => (method === 'ping' ? {} : yes(ending))),
+    )
+  return { text: textOf((got as unknown as { message: { result: unknown } }).message.result), happened }
+}
+
+const CARRIERS: [string, (ending: Ending) => Promise<Ran>][] = [
+  ['rounds of a client that follows tasks', asTask],
+  ['a task', asDeclaredTask],
+  ['a session of 2025-11-25', byClient('2025-11-25')],
+  ['rounds of DRAFT-2026-v1', byClient('DRAFT-2026-v1')],
+  ['push', byPush],
+  ['turns', inTurns],
+]
+
+describe.each(CARRIERS)('effects that can be undone under %s', (_name, run) => {
+  it('R10 P20 are undone after a No, with the result and the keys of the rounds', async () => {
+    const ran = await run('no')
+    expect(ran).toEqual(await byToken('no'))
+    expect(ran.text).toBe('Released two one.')
+    expect(ran.happened.map((line) => line.split(' ').slice(0, 2).join(' '))).toEqual([
+      expect.stringMatching(/^one /),
+      expect.stringMatching(/^two /),
+      'undo two',
+      'undo one',
+    ])
+  })
+
+  it('R10 P20 are undone after a failure, with the result and the keys of the rounds', async () => {
+    const ran = await run('fails')
+    expect(ran).toEqual(await byToken('fails'))
+    expect(ran.text).toBe('Sold out.\nUndone: two, one.')
+    expect(ran.happened).toHaveLength(4)
+  })
+
+  it('R10 P20 stay after a success, with the result and the keys of the rounds', async () => {
+    const ran = await run('yes')
+    expect(ran).toEqual(await byToken('yes'))
+    expect(ran.happened).toHaveLength(2)
+  })
+})
