@@ -4,10 +4,13 @@
  */
 
 import { createServer, generateKey, type Server, type ServerOptions, type ToolDefinition } from 'rondo'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import type { Store } from '../../packages/rondo/src/store/store.ts'
+import { describePostgres } from '../support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
+import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { until } from '../support/store/store-harness.ts'
 import { follow, type Rpc, send, settled } from '../support/task-client.ts'
@@ -187,7 +190,7 @@ const STORES: [string, () => Promise<() => Store>][] = [
   ],
 ]
 
-describe.each(STORES)('tasks in %s', (_name, connect) => {
+function describeTasks(connect: () => Promise<() => Store>): void {
   it('M3 run one at a time for each key, in their order, on two instances; other keys do not wait', async () => {
     const world = newWorld()
     const store = await connect()
@@ -241,6 +244,22 @@ describe.each(STORES)('tasks in %s', (_name, connect) => {
     expect(next).not.toBe(id)
     for (const name of ['other', 'bob', 'a']) await open(world, name)
     expect(world.order.filter((name) => name === 'a')).toHaveLength(2)
+  })
+}
+
+describe.each(STORES)('tasks in %s', (_name, connect) => describeTasks(connect))
+
+describePostgres('tasks in PostgreSQL', () => {
+  let server: TestPostgres
+  beforeAll(async () => {
+    server = await startPostgres({ fsync: false })
+  })
+  afterAll(() => server.stop())
+
+  describeTasks(async () => {
+    const database = createPostgresDatabase(server)
+    closing.push(() => database.close())
+    return () => database.open()
   })
 })
 
