@@ -29,6 +29,7 @@ import {
   readOptionTables,
   readQuantity,
 } from './support/check-docs.ts'
+import { checkAnchors, checkBudgets, checkRepeats, userPages } from './support/check-pages.ts'
 import { readAnchors, readHeadings } from './support/markdown.ts'
 import { readRepository } from './support/repository.ts'
 
@@ -144,6 +145,32 @@ describe('the documentation', () => {
     expect(checked).toBeGreaterThan(200)
   })
 
+  it('says for each page its shape, its audience and its budget, and keeps to it', () => {
+    const { words, problems } = checkBudgets(userPages(files))
+    expect(problems).toEqual([])
+    expect(words).toBeGreaterThan(10_000)
+    expect(words).toBeLessThan(55_000)
+  })
+
+  it('has no two headings with one anchor on a page', () => {
+    expect(userPages(files).length).toBeGreaterThan(40)
+    expect(checkAnchors(userPages(files))).toEqual([])
+  })
+
+  it('states a fact on one page: no long sentence is on two', () => {
+    const { checked, problems } = checkRepeats(userPages(files))
+    expect(problems).toEqual([])
+    expect(checked).toBeGreaterThan(1_000)
+  })
+
+  it('lists every page on docs/README.md', () => {
+    const paths = userPages(files).map(([path]) => path.replace(/^docs\//, ''))
+    const unlisted = paths.filter(
+      (path) => !page('docs/README.md').includes(`${path.includes('/') ? '' : '../'}${path})`),
+    )
+    expect(unlisted).toEqual(['README.md', 'README.md'])
+  })
+
   it('shows the walk of a call through files that exist', () => {
     const block =
       /<!-- walk -->\n```text\n([\s\S]*?)```\n<!-- \/walk -->/.exec(page('ARCHITECTURE.md'))?.[1] ?? ''
@@ -220,6 +247,33 @@ describe('a wrong page is reported', () => {
     ['<!-- from examples/2.ts -->\n```ts\na()\n```', ['docs/guide/a.md: there is no examples/2.ts']],
     ['```ts\na()\n```', ['docs/guide/a.md: a ts block is not taken from a file in examples/']],
   ])('block %j', (text, problems) => expect(blocks(text)).toEqual(problems))
+
+  it('budgets', () => {
+    const problems = (text: string): string[] => checkBudgets([['a.md', text]]).problems
+    const head = '<!-- how-to for authors, at most 3 words -->\n'
+    expect(problems(`${head}One two three.\n\`\`\`sh\nfour\n\`\`\`\n`)).toEqual([])
+    expect(problems(`${head}One two [three four](five).`)).toEqual(['a.md: 4 words, and its budget is 3'])
+    expect(problems('One two.')).toEqual([
+      'a.md: begin the page with <!-- how-to for operators, at most 2 words -->',
+    ])
+    expect(problems('<!-- essay for authors, at most 3 words -->\nOne.').length).toBe(1)
+  })
+
+  it('anchors of two headings', () => {
+    expect(checkAnchors([['a.md', '# A\n## B\n## A b\n']])).toEqual([])
+    expect(checkAnchors([['a.md', '# A\n## `a`\n']])).toEqual(['a.md: two headings are "a"'])
+  })
+
+  it('sentences on two pages', () => {
+    const sentence = 'A state that was sealed for one caller never opens for any other caller.'
+    const repeats = (other: string): string[] =>
+      checkRepeats([
+        ['a.md', sentence],
+        ['b.md', other],
+      ]).problems
+    expect(repeats(`${sentence.slice(0, -8)} tenant.`)).toEqual([])
+    expect(repeats(`First. ${sentence}`)).toEqual([`b.md repeats a.md: ${sentence}`])
+  })
 
   it('threats', () => {
     const threats = (test: string, cell = '`a.ts`') =>
