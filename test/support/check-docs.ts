@@ -67,9 +67,9 @@ export function checkExamples(files: Files): { checked: number; problems: string
 const MACHINE_PATH = /(?<![\w.:/~-])\/(?:work|home|root|Users|mnt)\/[\w.-]+|\b[A-Z]:\\Users\\/
 const REGISTRY_HOST = /\bregistry\.[a-z0-9-]+\.[a-z]+|\bverdaccio\b|\bartifactory\b|\bjfrog\b/i
 
-/** Pages and the lock file contain no path of a machine and no host name of a registry. */
+/** Pages and lock files contain no path of a machine and no host name of a registry. */
 export function checkMachine(files: Files): string[] {
-  const checked = [...files].filter(([path]) => isMarkdown(path) || path === 'package-lock.json')
+  const checked = [...files].filter(([path]) => isMarkdown(path) || path.endsWith('package-lock.json'))
   return checked.flatMap(([path, text]) =>
     text.split('\n').flatMap((line, i) => {
       const found = MACHINE_PATH.exec(line) ?? REGISTRY_HOST.exec(line)
