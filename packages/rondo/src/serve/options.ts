@@ -95,7 +95,7 @@ export interface SharedOptions extends LogOptions {
   /**
    * Where journals are kept between rounds; all modes but `sealed` need a `store`. Default: `sealed`.
    *
-   * @see docs/guide/13-drafts.md#moving-from-stored-to-sealed-state
+   * @see docs/migrate/from-stored-to-sealed.md
    */
   continuation?: MigrationMode
   /** Hands a call back at its next step or question once its round has run this long. Default: never. */
