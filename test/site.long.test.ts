@@ -7,6 +7,8 @@ import type { AddressInfo } from 'node:net'
 import { extname, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { HAS_BROWSER, openBrowser } from './support/browser.ts'
+import { userPages } from './support/check-pages.ts'
+import { readRepository } from './support/repository.ts'
 
 const DIST = 'website/dist'
 const TYPES: Record<string, string> = {
@@ -60,6 +62,8 @@ describe('the site', () => {
     const pages = Array.from(list.matchAll(/\]\((\/[^)]+\.md)\)/g), ([, path = '']) => path)
     expect(pages.length).toBeGreaterThan(40)
     expect(pages.filter((path) => !existsSync(join(DIST, path)))).toEqual([])
+    const own = userPages(readRepository()).map(([path]) => path.replace(/^docs/, '').replace(/^(?=\w)/, '/'))
+    expect(own.filter((path) => !pages.includes(path))).toEqual(['/README.md', '/README.md'])
   })
 
   it.skipIf(!HAS_BROWSER)(
