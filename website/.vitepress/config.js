@@ -6,6 +6,8 @@ import { readSections } from '../pages.js'
 export default defineConfig({
   title: 'Rondo',
   description: 'MCP tools that stop in the middle, ask the user, and continue',
+  // No picture: browsers would otherwise ask for /favicon.ico.
+  head: [['link', { rel: 'icon', href: 'data:,' }]],
   srcDir: 'pages',
   outDir: 'dist',
   cacheDir: 'node_modules/.cache',
