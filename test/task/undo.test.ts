@@ -233,6 +233,55 @@ describe('undo of a task', () => {
   })
 })
 
+describe('undo after the program has changed', () => {
+  /** The first release reserves two rooms; the second knows only the first of them. */
+  const changing = (mode: (typeof MODES)[number]) => {
+    const release = { number: 1 }
+    const made = hotel((server, book) =>
+      server.tool('trip', { task: mode === 'rounds' ? 'never' : 'auto' }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        if (release.number === 1) await book(ctx, 'two')
+        await ctx.confirm('ok', 'Book?')
+        if (release.number === 2) await ctx.effect('new', () => 'never')
+        return 'Booked.'
+      }),
+    )
+    return { ...made, release }
+  }
+
+  it.each(MODES)('undoes what it still reaches in %s, and lists the rest for operators', async (mode) => {
+    const { bench, reserved, release } = changing(mode)
+    const running = call(bench, mode)
+    let round = await running.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await running.next()
+    release.number = 2
+    // A new effect while "two" is recorded and not reached: REPLAY_DIVERGED.
+    const ended = await running.next({ ok: { confirm: true } })
+    expect((ended as { text: string }).text).toMatch(
+      /^\[REPLAY_DIVERGED\].*\nUndone: one\. Not undone yet: two\. The server tries again\.$/,
+    )
+    await bench.advance(1)
+    expect([...reserved.values()]).toEqual(['two'])
+    await expect
+      .poll(() => bench.events.filter(({ event, level }) => event === 'undo' && level === 'error').at(-1))
+      .toMatchObject({ failed: ['two'] })
+    const failed = bench.events.filter(({ event }) => event === 'undo')
+    expect(failed[0]).toMatchObject({ undone: ['one'], failed: ['two'] })
+  })
+
+  it('undoes the rest if the function is there again', async () => {
+    const { bench, reserved, release } = changing('rounds')
+    const running = bench.tool('trip')
+    let round = await running.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await running.next()
+    release.number = 2
+    await bench.advance('23 hours')
+    release.number = 1
+    await bench.advance('2 hours')
+    expect(reserved.size).toBe(0)
+  })
+})
+
 describe('undo in rounds', () => {
   const asking = () =>
     hotel((server, book) =>
