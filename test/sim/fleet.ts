@@ -3,7 +3,7 @@
  * process boundary takes time, and is a place where the process may die or stand still.
  */
 
-import type { Context, Server } from 'rondo'
+import type { Context, EffectInfo, Server } from 'rondo'
 import type { Store } from 'rondo/store'
 import type { About, Judge, Run, Sent } from './judge.ts'
 import type { CallPlan, Plan } from './plan.ts'
@@ -56,6 +56,10 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
   let phase = 0
   let crossings = 0
   let made = 0
+  let changes = 0
+  let database = createProcess('store', 0)
+  /** Called when the store crashes: each breaks a connection. */
+  const connections = new Set<() => void>()
   let release: 0 | 1 = 0
   const store = runtime.createMemoryStore({ now: () => world.now })
   const calls = new Map(plan.calls.map((call) => [call.id, call]))
@@ -68,7 +72,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
   const start = (slot: number): void => {
     const name = `i${++made}`
     const skewMs = dice.int(-plan.noise.skew, plan.noise.skew)
-    const process: Process = { name, skewMs, alive: true, frozenUntil: 0 }
+    const process = createProcess(name, skewMs)
     const outer = world.current
     world.current = process
     const ring = phase
@@ -159,15 +163,31 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
           if (process.alive) settle()
         })
       }
-      world.schedule(latency(), undefined, async () => {
+      const breaks = (): void => back(() => reject(new runtime.RondoError('STORE_UNAVAILABLE')))
+      connections.add(breaks)
+      world.schedule(latency(), database, async () => {
         try {
           const value = isDone ? await act() : undefined
-          back(() => (fails ? reject(new runtime.RondoError('STORE_UNAVAILABLE')) : resolve(value as T)))
+          if (fails) breaks()
+          else back(() => resolve(value as T))
         } catch (error) {
           back(() => reject(error))
         }
+        connections.delete(breaks)
+        if (counts) crashStore()
       })
     })
+  }
+
+  /** What the store has not done by now, and has not promised, is lost. */
+  const crashStore = (): void => {
+    changes++
+    if (!fleet.faulty || !plan.faults.some((fault) => fault.kind === 'crash' && fault.change === changes))
+      return
+    database.alive = false
+    database = createProcess('store', 0)
+    for (const broken of [...connections]) broken()
+    connections.clear()
   }
 
   /** Work that takes time and may be cut off at either end. */
@@ -210,13 +230,13 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       run.called.add(key)
       const branch = JSON.stringify([...run.received].sort())
       about.set(key, { branch })
-      const act = ({ key: effectKey }: { readonly key: string }): Promise<string> => {
+      const act = ({ key: effectKey }: EffectInfo): Promise<string> => {
         judge.works(run, key, effectKey, branch, node.once)
         return outside(process, ms, () => {
           const value = downstream.get(effectKey) ?? `${key}:${dice.int(0, 1e9)}`
           downstream.set(effectKey, value)
           return value
-        }).finally(() => judge.worked(run, effectKey))
+        }).finally(() => judge.worked(run, key, effectKey))
       }
       return ctx.effect(key, act, { once: node.once })
     }
@@ -315,6 +335,10 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
   }
   for (let slot = 0; slot < plan.instances; slot++) start(slot)
   return fleet
+}
+
+function createProcess(name: string, skewMs: number): Process {
+  return { name, skewMs, alive: true, frozenUntil: 0 }
 }
 
 /** A call that no client makes: its arguments belong to none. */

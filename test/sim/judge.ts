@@ -58,6 +58,8 @@ export interface Run {
   readonly seen: Result[]
   /** Effects that the handler has called. */
   readonly called: Set<string>
+  /** Work that ended before the reply left. */
+  readonly done: Set<string>
   /** The answers that the handler has received, by key. */
   readonly received: Map<string, string>
   digest?: string
@@ -82,8 +84,8 @@ export interface Judge {
   saw(run: Run, seen: Seen, about: About): void
   /** An operation begins outside: a step, or an effect with its key. */
   works(run: Run, key: string, effectKey: string | undefined, branch: string, once: boolean): void
-  /** An effect has ended. */
-  worked(run: Run, effectKey: string): void
+  /** A step or an effect has ended. */
+  worked(run: Run, key: string, effectKey?: string): void
   returned(run: Run, digest: string): void
   replied(sent: Sent, message: Message): void
   restored(): void
@@ -124,7 +126,7 @@ export function createJudge(world: World, plan: Plan): Judge {
   const replies = new Map<string, { answers: string; reply: string }>()
   const acknowledgements = new Map<string, { value: string; number: number }>()
   const texts = new Map<string, Set<string>>()
-  const thawed = new Map<Process, number>()
+  const unreliable = plan.noise.storeFails > 0 || plan.faults.some(({ kind }) => kind === 'crash')
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
@@ -137,12 +139,7 @@ export function createJudge(world: World, plan: Plan): Judge {
     if (!holds) fail(`${name}: ${problem()}`)
   }
   /** The process may act on what is no longer true: it stood still, or a fault of the store cost it a lease. */
-  const mayBeStale = (process: Process): boolean => {
-    if (process.frozenUntil > 0) thawed.set(process, process.frozenUntil)
-    return (
-      plan.noise.storeFails > 0 || world.now - (thawed.get(process) ?? Number.NEGATIVE_INFINITY) < STALE_MS
-    )
-  }
+  const mayBeStale = (process: Process): boolean => unreliable || world.now - process.frozenUntil < STALE_MS
   const journalOf = (flow: string): Journal => {
     const known: Journal = recorded.get(flow) ?? { results: new Map(), order: [], release: undefined }
     recorded.set(flow, known)
@@ -163,6 +160,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         at: world.now,
         seen: [],
         called: new Set(),
+        done: new Set(),
         received: new Map(),
         replied: false,
       }
@@ -273,7 +271,10 @@ export function createJudge(world: World, plan: Plan): Judge {
       check('once', !other, () => `${run.id} runs ${key} while ${other?.id} does`)
       slot.running.add(run)
     },
-    worked: (run, effectKey) => void once.get(effectKey)?.running.delete(run),
+    worked(run, key, effectKey = '') {
+      if (!run.replied) run.done.add(key)
+      once.get(effectKey)?.running.delete(run)
+    },
     returned(run, digest) {
       run.digest = digest
     },
