@@ -82,7 +82,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       version: '1.0.0',
       instance: name,
       keys: {
-        refreshMs: 2_000,
+        refreshMs: 6_000,
         load() {
           loaded.set(process, phase)
           return runtime.parseKeys(rings[phase] ?? '')
@@ -140,7 +140,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       })
     return {
       kind: 'memory',
-      tasks: { ...port(store.tasks), pollMs: 2_000, onHint },
+      tasks: { ...port(store.tasks), pollMs: 8_000, onHint },
       once: port(store.once),
       blobs: port(store.blobs),
       ready: () => cross(process, false, store.ready),

@@ -237,12 +237,8 @@ export function createJudge(world: World, plan: Plan): Judge {
       const stale = mayBeStale(run.process)
       const past = run.request ? (run.parent?.seen ?? []) : [...journalOf(run.flow).results.values()]
       const known = past.filter(({ at }) => run.request || (at < run.at && !stale))
-      const again = known.find((one) => one.key === key)
-      check(
-        'acknowledged',
-        again === undefined,
-        () => `${run.id} runs ${key} again, whose result was recorded`,
-      )
+      const again = known.some((one) => one.key === key) || run.parent?.done.has(key)
+      check('acknowledged', !again, () => `${run.id} runs ${key} again, whose result was recorded`)
       if (effectKey === undefined) return
       const skipped = known.find((one) => one.effect && !run.called.has(one.key))
       check('diverged', !skipped, () => `${run.id} begins ${key} although it has not reached ${skipped?.key}`)

@@ -1,10 +1,11 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { CONTROLS } from './controls.ts'
 import { loadRuntime } from './runtime.ts'
 import { runSchedule, shrink } from './schedule.ts'
 
 /** Enough for each kind of check to have seen something; `npm run sim` runs more. */
-const SCHEDULES = 60
+const SCHEDULES = 40
 
 describe('the simulator', () => {
   it('finds no problem in the runtime, and every check has seen something', async () => {
@@ -57,5 +58,9 @@ describe('the simulator', () => {
       expect(without.size).toBeGreaterThan(0)
       return
     }
+  })
+
+  it.each(CONTROLS)('finds the place that $name weakens, once', ({ file, from }) => {
+    expect(readFileSync(`packages/rondo/src/${file}`, 'utf8').split(from)).toHaveLength(2)
   })
 })
