@@ -1,6 +1,6 @@
 /** Undo, as tasks and rounds experience it: after a No, a failure, a cancellation, and when a call is left alone. */
 
-import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
+import { createServer, type Server, type ServerOptions, type Store, ToolError } from 'rondo'
 import { createBench, decline, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 
@@ -17,6 +17,7 @@ interface Hotel {
   readonly undoKeys: Map<string, Set<string>>
   /** The next calls of these names fail. */
   readonly fails: string[]
+  store(): Store
 }
 
 function hotel(declare: (server: Server, book: Book) => void, options: Partial<ServerOptions> = {}): Hotel {
@@ -49,12 +50,14 @@ function hotel(declare: (server: Server, book: Book) => void, options: Partial<S
         ...more,
       },
     )
+  let store: unknown
   const bench = createBench((given) => {
+    store = given.store
     const server = createServer({ name: 'hotel', version: '1.0.0', ...given, ...options })
     declare(server, book)
     return server
   })
-  return { bench, reserved, calls, undoKeys, fails }
+  return { bench, reserved, calls, undoKeys, fails, store: () => store as Store }
 }
 
 type Ctx = Parameters<Parameters<Server['tool']>[2]>[1]
@@ -235,16 +238,18 @@ describe('undo of a task', () => {
 
 describe('undo after the program has changed', () => {
   /** The first release reserves two rooms; the second knows only the first of them. */
-  const changing = (mode: (typeof MODES)[number]) => {
+  const changing = (mode: (typeof MODES)[number], options: Partial<ServerOptions> = {}) => {
     const release = { number: 1 }
-    const made = hotel((server, book) =>
-      server.tool('trip', { task: mode === 'rounds' ? 'never' : 'auto' }, async (_args, ctx) => {
-        await book(ctx, 'one')
-        if (release.number === 1) await book(ctx, 'two')
-        await ctx.confirm('ok', 'Book?')
-        if (release.number === 2) await ctx.effect('new', () => 'never')
-        return 'Booked.'
-      }),
+    const made = hotel(
+      (server, book) =>
+        server.tool('trip', { task: mode === 'rounds' ? 'never' : 'auto' }, async (_args, ctx) => {
+          await book(ctx, 'one')
+          if (release.number === 1) await book(ctx, 'two')
+          await ctx.confirm('ok', 'Book?')
+          if (release.number === 2) await ctx.effect('new', () => 'never')
+          return 'Booked.'
+        }),
+      options,
     )
     return { ...made, release }
   }
@@ -267,6 +272,22 @@ describe('undo after the program has changed', () => {
       .toMatchObject({ failed: ['two'] })
     const failed = bench.events.filter(({ event }) => event === 'undo')
     expect(failed[0]).toMatchObject({ undone: ['one'], failed: ['two'] })
+  })
+
+  it('undoes the rest when an operator retries the alarm with a release that reaches it', async () => {
+    const { bench, reserved, release, store } = changing('rounds', { tasks: { keepFailedMs: 30 * DAY } })
+    const running = bench.tool('trip')
+    let round = await running.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await running.next()
+    release.number = 2
+    await bench.advance('25 hours')
+    expect([...reserved.values()]).toEqual(['two'])
+    const [alarm] = await store().tasks.list({ status: 'failed' })
+    release.number = 1
+    const outcome = await store().operator?.act({ kind: 'retry', id: alarm?.id ?? '', liveMs: DAY }, 'test')
+    expect(outcome).toBe('done')
+    await bench.advance(1)
+    expect(reserved.size).toBe(0)
   })
 
   it('undoes the rest if the function is there again', async () => {

@@ -6,7 +6,7 @@
  */
 
 import { RondoError } from '../../errors.ts'
-import type { Journal } from '../../journal/journal.ts'
+import type { Entry, Journal } from '../../journal/journal.ts'
 import {
   FOREGROUND,
   type Hooks,
@@ -134,13 +134,14 @@ function leave(
   return { kind: 'fail', error: sealPiece(host, turn.task, 'error', { code, message, data: { undone } }) }
 }
 
-/** The journal of the call, with what earlier turns of the alarm did. An undo that failed in the call is tried again. */
+/** The journal of the call, with what earlier turns of the alarm did. An undo that failed, in the call or in an alarm that an operator retries, is tried again. */
 function withOwn(recorded: Journal, own: ReturnType<typeof foldRecords>): Journal {
-  const before = recorded.entries.filter((entry) => entry.kind !== 'undo' || !('failure' in entry))
+  const isLeft = (entry: Entry): boolean => entry.kind === 'undo' && 'failure' in entry
+  const before = recorded.entries.filter((entry) => !isLeft(entry))
   const known = new Set(before.map(({ key }) => key))
   return {
     ...recorded,
-    entries: [...before, ...own.entries.filter(({ key }) => !known.has(key))],
+    entries: [...before, ...own.entries.filter((entry) => !known.has(entry.key) && !isLeft(entry))],
     attempts: own.attempts,
     deadlines: own.deadlines,
   }
