@@ -9,7 +9,7 @@ import {
   returned,
   textQuestion,
 } from '../../../../test/support/replay-flow.ts'
-import { Fatal, RetryLater, ToolError } from '../errors.ts'
+import { Fatal, RetryLater, RondoError, ToolError } from '../errors.ts'
 import { narrowJournal } from '../journal/journal.ts'
 import type { EffectOptions } from '../tool/context.ts'
 import type { FailedAttempt } from './input.ts'
@@ -147,6 +147,11 @@ describe('a retry that waits', () => {
     expect(ran.map((line) => line[0])).toEqual(['1', '2', '3'])
   })
 
+  it('parks a task that no clock will wake', async () => {
+    const { ending } = await flowOf(failing([new RetryLater(1e300)])).round(undefined, PARKS)
+    expect(ending).toEqual({ kind: 'sleeping', wakeAt: 1e300 })
+  })
+
   it('makes the attempt durable', async () => {
     const written: unknown[] = []
     const flow = flowOf(failing([new Error('a')], { delay: MINUTE }))
@@ -232,7 +237,59 @@ describe('a retry that waits', () => {
   })
 })
 
+describe('an error of which nothing can be read', () => {
+  const unreadable = <T extends object>(error: T): T =>
+    new Proxy(error, {
+      get() {
+        throw new Error('unreadable')
+      },
+    })
+  const strange = new Proxy(new Date(), {
+    getPrototypeOf() {
+      throw new Error('unreadable')
+    },
+  })
+
+  it.each([
+    ['a RetryLater', unreadable(new RetryLater('1 h'))],
+    ['a RetryLater with a strange date', new RetryLater(strange)],
+    ['an error of the store', unreadable(new RondoError('STORE_BUSY'))],
+    ['any error', unreadable(new Error('x'))],
+  ])('R11 counts as a failed attempt: %s', async (_what, error) => {
+    const ran: string[] = []
+    const flow = flowOf(failing([error], { delay: 0 }, ran))
+    expect(returned(await flow.round())).toBe('charged at 2')
+    expect(ran).toHaveLength(2)
+  })
+})
+
 describe('the option timeout', () => {
+  it('records nothing of an attempt that ends while the next one runs', async () => {
+    const ends = [deferredPromise<string>(), deferredPromise<string>()]
+    const keys: string[] = []
+    const began = deferredPromise<void>()
+    const flow = flowOf((ctx) =>
+      ctx.effect(
+        'slow',
+        ({ key, attempt }) => {
+          keys.push(key)
+          if (attempt === 2) began.resolve()
+          return ends[attempt - 1]?.promise
+        },
+        { timeout: 50, retry: { delay: 0, times: 1 } },
+      ),
+    )
+    const round = flow.round()
+    await began.promise
+    ends[0]?.resolve('late')
+    await ends[0]?.promise
+    ends[1]?.resolve('in time')
+    const report = await round
+    expect(returned(report)).toBe('in time')
+    expect(report.journal.entries).toMatchObject([{ key: 'slow', value: 'in time' }])
+    expect(new Set(keys).size).toBe(1)
+  })
+
   it('fails an attempt that takes longer, fires its signal, and ignores what it does later', async () => {
     const late = deferredPromise<string>()
     const signals: AbortSignal[] = []

@@ -13,7 +13,7 @@ import { type Duration, describeDuration, toMilliseconds } from '../lib/clock.ts
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { EffectOptions } from '../tool/context.ts'
 import type { FailedAttempt, RetryPolicy, Sleeping } from './input.ts'
-import { continueDuring, isA, type RunState } from './run-state.ts'
+import { continueDuring, isA, type RunState, read } from './run-state.ts'
 import { createRunSignal } from './signal.ts'
 import { checkDuration, isOver, resumeAt } from './wait.ts'
 
@@ -59,8 +59,11 @@ export function delayAfter(
 }
 
 /** The delay that an error asks for; undefined if it is not a time, as after a header that could not be read. */
-function delayOf({ after }: RetryLater, now: number): number | undefined {
-  const ms = after instanceof Date ? Math.max(0, after.getTime() - now) : after
+function delayOf(later: RetryLater, now: number): number | undefined {
+  const ms = read(() => {
+    const { after } = later
+    return after instanceof Date ? Math.max(0, after.getTime() - now) : after
+  })
   return toMilliseconds(ms)
 }
 

@@ -458,6 +458,15 @@ export function isA<T>(kind: new (...params: never[]) => T, thrown: unknown): th
   }
 }
 
+/** Reads a member of anything an author throws; undefined if reading it throws. */
+export function read(get: () => unknown): unknown {
+  try {
+    return get()
+  } catch {
+    return undefined
+  }
+}
+
 export function toHex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('')
 }

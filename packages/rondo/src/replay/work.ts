@@ -18,6 +18,7 @@ import {
   noteNews,
   noteReplayed,
   type RunState,
+  read,
   runMarked,
   takeName,
   toHex,
@@ -136,7 +137,7 @@ const NOT_RECORDED: readonly ErrorCode[] = ['STORE_UNAVAILABLE', 'STORE_BUSY', '
 
 /** It is unknown whether the work was done, or its result cannot be recorded: neither is an outcome of the work. */
 function endsCall(thrown: unknown): thrown is RondoError {
-  return isA(RondoError, thrown) && NOT_RECORDED.includes(thrown.code)
+  return isA(RondoError, thrown) && NOT_RECORDED.includes(read(() => thrown.code) as ErrorCode)
 }
 
 function toEntry(run: RunState, kind: WorkEntryKind, key: string, value: unknown): WorkEntry | RondoError {
@@ -208,14 +209,6 @@ function toFailure(thrown: unknown): RecordedFailure {
     message: toText(() => thrown.message),
     ...(typeof code === 'string' || Number.isFinite(code) ? { code: code as string | number } : {}),
     ...(isA(ToolError, thrown) ? { open: true } : {}),
-  }
-}
-
-function read(get: () => unknown): unknown {
-  try {
-    return get()
-  } catch {
-    return undefined
   }
 }
 
