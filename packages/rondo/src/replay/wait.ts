@@ -187,7 +187,8 @@ function expect(run: RunState, key: string, wait: Wait): void {
 export function earliest({ waits }: RunState, kind?: Wait['kind']): number | undefined {
   let first: number | undefined
   for (const wait of waits?.values() ?? [])
-    if ((kind === undefined || wait.kind === kind) && (first === undefined || wait.due < first)) first = wait.due
+    if ((kind === undefined || wait.kind === kind) && (first === undefined || wait.due < first))
+      first = wait.due
   return first
 }
 
