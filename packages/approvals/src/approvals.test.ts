@@ -357,6 +357,34 @@ describe('a note', () => {
     expect(page).toContain('“Too early.” (shown to the caller)')
     expect(await use(desk, open.id)).toMatchObject({ by: [{ note: 'Too early.' }] })
   })
+
+  it.each([
+    ['marks that reorder text', 'No \u202egnorw', 'No gnorw'],
+    ['characters that nobody sees', 'No.\u{e0041}\u{e0042}\u200b', 'No.'],
+    ['control characters', 'No.\u001b[2J\u0000', 'No.[2J'],
+    ['half of a character at its end', `${'x'.repeat(999)}😀`, `${'x'.repeat(999)}\ufffd…`],
+  ])('V4 has no %s', async (_what, written, shown) => {
+    const desk = bench()
+    const { id } = await desk.ask({ passNote: true })
+    await desk.decide(id, 'ann', 'deny', written, 'yes')
+    expect(await use(desk, id)).toMatchObject({ by: [{ note: shown }] })
+  })
+
+  it('is absent if nothing of it can be shown', async () => {
+    const desk = bench()
+    const { id } = await desk.ask({ passNote: true })
+    await desk.decide(id, 'ann', 'deny', ' \u200b ', 'yes')
+    expect((await desk.approvals.desk().get(id))?.votes[0]).not.toHaveProperty('note')
+  })
+
+  it('V4 comes with a name of which everything is seen', async () => {
+    const desk = bench()
+    desk.directory['release-managers'] = [{ id: 'ann', name: `Ann\u202e\n\u{e0041}${'😀'.repeat(200)}` }]
+    const { id } = await desk.ask()
+    await desk.decide(id, 'ann', 'approve')
+    const verdict = await use(desk, id)
+    expect(verdict).toMatchObject({ by: [{ name: expect.stringMatching(/^Ann 😀+\ufffd?…$/u) }] })
+  })
 })
 
 describe('a page', () => {

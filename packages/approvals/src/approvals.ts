@@ -295,7 +295,7 @@ function toOperatorDesk({ desk, jobs, store, url }: Parts, operators: boolean): 
         name: operator,
         via,
         operator: true,
-        ...(note !== '' && { note }),
+        note,
         ...(show === true && { showNote: true }),
       })
       if (!cast) return { kind: 'refused', message: 'There is no such request.' }

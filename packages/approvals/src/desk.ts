@@ -9,6 +9,7 @@
 
 import { createHash, randomUUID } from 'node:crypto'
 import type { ApprovalRequest, ApprovalVerdict, ExtensionHost } from 'rondo/extension'
+import { cleanText } from 'rondo/forms'
 import type { ApprovalJob, ApprovalRow, ApprovalStore, ChainEntry, ClaimedJob } from 'rondo/store'
 import type { People } from './people.ts'
 import { checkpointContent, entryAfter, type SigningKey, toSigningKey } from './record.ts'
@@ -220,7 +221,7 @@ export function createDesk(options: DeskOptions): Desk {
         (request, now): Step<{ request: Request }> | { result: { request: Request; refusal: Refusal } } => {
           const refusal = whyNoVote(request, vote.person, now)
           if (refusal) return { result: { request, refusal } }
-          const cast = castVote(request, { ...vote, at: now })
+          const cast = castVote(request, { ...showable(vote), at: now })
           const decided = cast.next.state !== 'open'
           const jobs = decided ? [...closing(request), { name: 'deliver', dueAt: now }] : []
           return { ...cast, jobs, result: { request: cast.next } }
@@ -253,6 +254,17 @@ export function createDesk(options: DeskOptions): Desk {
       ),
     ...createHistory(options, keys),
   }
+}
+
+const MAX_NOTE = 1_000
+const MAX_NAME = 200
+
+/** A vote whose texts may be shown, to people and to the caller: nothing in them is hidden, reordered, or half a character. */
+function showable(vote: Omit<Vote, 'at'>): Omit<Vote, 'at'> {
+  const name = cleanText(vote.name, MAX_NAME) || vote.person
+  const { note, ...rest } = vote
+  const clean = note === undefined ? '' : cleanText(note, MAX_NOTE, 'many')
+  return { ...rest, name, ...(clean !== '' && { note: clean }) }
 }
 
 /** The jobs to remove when a request is closed, and the messages to update. */

@@ -29,7 +29,6 @@ export interface WebOptions {
 
 const PAGE_SIZE = 25
 const MAX_BODY = 64 * 1024
-const MAX_NOTE = 1_000
 const CSRF_MS = 12 * 3_600_000
 /** How long a list of groups is remembered for inboxes. Decisions ask again. */
 const GROUPS_MS = 15_000
@@ -129,7 +128,7 @@ function createPages(options: WebOptions, base: string) {
     const found = await find(id, visitor)
     if (!found) return notFound(base)
     const choice = form.get('decision')
-    const note = (form.get('note') ?? '').trim().slice(0, MAX_NOTE)
+    const note = form.get('note') ?? ''
     if (choice !== 'approve' && choice !== 'deny')
       return show(visitor, found.asked, found.standing, 'Nothing was decided: choose Approve or Deny.')
     const outcome = await vote(options, found.asked, found.standing, {
@@ -191,7 +190,7 @@ export async function vote(
     person,
     name,
     via,
-    ...(note !== undefined && note !== '' && { note }),
+    ...(note !== undefined && { note }),
     ...(showNote === true && { showNote }),
   })
   if (!cast) return { asked, news: 'Nothing was changed: this request is gone.' }
