@@ -119,4 +119,48 @@ describe('W5 lists of callers', () => {
     await ann.callTool('t')
     expect(seen).toEqual([{ readOnlyHint: true }])
   })
+
+  it('decide on a call with the annotations of its own caller, even if it has listed nothing', async () => {
+    const row = { name: 't', inputSchema: { type: 'object' } }
+    const waits = { type: 'object', properties: { wait_for_previous: { type: 'boolean' } } }
+    const up = await perCaller({
+      ann: [{ ...row, annotations: { readOnlyHint: true } }],
+      bob: [{ ...row, inputSchema: waits, annotations: { destructiveHint: true } }],
+    })
+    const seen: unknown[] = []
+    const decide: GatewayOptions['decide'] = ({ annotations, arguments: args, principal }) => {
+      seen.push([principal?.subject, annotations, args])
+      return 'allow'
+    }
+    const { url } = await serveGateway(
+      { up: { url: up.url, credentials } },
+      { authenticate: byHeader, decide },
+    )
+    // The first one declares the tool for all.
+    await (await as(url, 'ann')).callTool('t', { wait_for_previous: true })
+    await (await as(url, 'bob')).callTool('t', { wait_for_previous: true })
+    expect(seen).toEqual([
+      ['ann', { readOnlyHint: true }, {}],
+      ['bob', { destructiveHint: true }, { wait_for_previous: true }],
+    ])
+  })
+
+  it('bring no caller the instructions that another one was given', async () => {
+    const offer = modern({ tools: toolRows('t') })
+    const up = await fake((message, _response, request) => {
+      const reply = offer(message) as { result?: object }
+      if (message.method !== 'server/discover') return reply
+      return { result: { ...reply.result, instructions: `For ${request.headers['x-caller']}.` } }
+    })
+    const { url, gateway } = await serveGateway(
+      {
+        up: { url: up.url, credentials },
+        other: { url: (await fake(modern({ tools: toolRows('s') }))).url },
+      },
+      { authenticate: byHeader },
+    )
+    await names(await as(url, 'ann'))
+    await gateway.ready()
+    expect((await as(url, 'bob')).server.instructions).toBe('up: For nobody.')
+  })
 })

@@ -102,7 +102,11 @@ export function createCatalog(parts: CatalogParts): Catalog {
         listing,
         row,
         named ? { ...rest, name } : row,
-        (principal) => callers.known(upstream, principal)?.get(`${listing}\n${name}`)?.own,
+        async (principal) => {
+          if (principal === undefined || upstream.options.credentials === undefined) return undefined
+          const offered = callers.known(upstream, principal) ?? (await callers.of(upstream, principal))
+          return offered.get(`${listing}\n${name}`)?.own
+        },
       ),
     }
   }
@@ -113,7 +117,8 @@ export function createCatalog(parts: CatalogParts): Catalog {
     try {
       const { client } = await upstream.anyConnection(principal, parts.kinds)
       const rows = await readAll(client)
-      instructions.set(upstream.name, client.server.instructions ?? '')
+      // All callers read the same instructions, so those that one caller was given are not shown.
+      if (principal === undefined) instructions.set(upstream.name, client.server.instructions ?? '')
       const allowed = ([listing, { name }]: readonly [Listing, Row]): boolean => {
         if (listing !== 'tools') return true
         names.add(name)
@@ -321,23 +326,22 @@ function forwardedOf(
   listing: Listing,
   own: Row,
   row: Row,
-  /** The row that this caller was given, if it is another one. */
-  rowOf: (principal: Principal | undefined) => Row | undefined,
+  /** The row that this caller is given, if it is another one. */
+  rowOf: (principal: Principal | undefined) => Promise<Row | undefined>,
 ): Forwarded {
   const name = String(own[KEY[listing]])
   const annotations = annotationsOf(own)
-  const requestFor = (args: Row): FlowRequest => {
-    if (listing === 'tools')
-      return { method: 'tools/call', name, arguments: withoutAdded(args, own.inputSchema) }
+  const requestFor = (args: Row, { inputSchema }: Row): FlowRequest => {
+    if (listing === 'tools') return { method: 'tools/call', name, arguments: withoutAdded(args, inputSchema) }
     if (listing === 'prompts')
       return { method: 'prompts/get', name, arguments: args as Readonly<Record<string, string>> }
     return { method: 'resources/read', uri: String(args.uri) }
   }
   const run = async (args: Row, ctx: Context) => {
-    const mine = rowOf(ctx.principal) ?? own
+    const mine = (await rowOf(ctx.principal)) ?? own
     const passed: Passed = {
       upstream,
-      request: requestFor(args),
+      request: requestFor(args, mine),
       annotations: annotationsOf(mine),
       structured: mine.outputSchema !== undefined,
       isTask: isTaskOnly(mine),
