@@ -6,6 +6,7 @@ import { type Client, connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { fake, modern, toolRows } from './fake.ts'
 import { serveGateway } from './peers.ts'
 
 interface Jobs {
@@ -189,6 +190,7 @@ describe('a client that follows tasks', () => {
     }
     expect(seen.slow).toBe('running')
     expect((await ann.task(taskId).get()).status).toBe('working')
+    await ann.task(taskId).cancel()
   })
 
   it('W2 sees the id at the server nowhere: not in the handle, the states or the notifications', async () => {
@@ -233,6 +235,68 @@ describe('a client that follows tasks', () => {
     await expect.poll(async () => (await client.task(taskId).get()).status).toBe('cancelled')
     expect(await client.task(taskId).get()).toMatchObject({ status: 'cancelled' })
     expect(seen.runs).toBe(0)
+  })
+
+  it.each(['refuse', 'rewrite'] as const)(
+    'W4 cannot answer a question that it never read before a policy has judged it: %s',
+    async (kind) => {
+      const { url, seen } = await jobs()
+      const onRound = () =>
+        kind === 'refuse'
+          ? ({ kind, reason: 'not here' } as const)
+          : ({ kind, answers: { sure: { action: 'decline' } } } as const)
+      const gateway = await serveGateway({ up: { url } }, { onRound })
+      const client = await follower(gateway.url, 'ann')
+      const { taskId } = await begun(client, 'job', { n: 9 })
+      const task = client.task(taskId)
+      const yes = { sure: { action: 'accept', content: { sure: 'yes' } } } as const
+      const isOpen = (status: string): boolean => status === 'working' || status === 'input_required'
+      for (let status = 'working'; isOpen(status); ) {
+        await task.answer(yes)
+        status = (await task.get({ accepts: [] })).status
+      }
+      expect(seen.runs).toBe(0)
+    },
+  )
+
+  it('W2 answers the questions that are open, and no others', async () => {
+    const { url, seen } = await jobs()
+    const gateway = await serveGateway({ up: { url } })
+    const client = await follower(gateway.url, 'ann')
+    const task = client.task((await begun(client, 'job', { n: 9 })).taskId)
+    await expect.poll(async () => (await task.get()).status).toBe('input_required')
+    await task.answer({ other: { action: 'accept', content: { sure: 'yes' } } })
+    expect((await task.get()).status).toBe('input_required')
+    await task.answer({ sure: { action: 'accept', content: { sure: 'no' } } })
+    await expect.poll(async () => (await task.get()).status).toBe('completed')
+    expect(seen.runs).toBe(1)
+  })
+
+  it('W2 opens no handle with other keys, and cancels a task whose id does not fit into a handle', async () => {
+    const { url, seen } = await jobs()
+    const before = await serveGateway({ up: { url } })
+    const after = await serveGateway({ up: { url } })
+    const ann = await follower(before.url, 'ann')
+    const { taskId } = await begun(ann, 'slow')
+    await expect.poll(() => seen.slow).toBe('running')
+    const other = (await follower(after.url, 'ann')).task(taskId)
+    await expect(other.cancel()).rejects.toMatchObject({ peer: { code: -32602 } })
+    expect(seen.slow).toBe('running')
+    await ann.task(taskId).cancel()
+    const cancelled: unknown[] = []
+    const long = '\u0001'.repeat(2_000)
+    const now = new Date(0).toISOString()
+    const up = await fake((message) => {
+      if (message.method === 'tasks/cancel') cancelled.push(message.params?.taskId)
+      if (message.method === 'tasks/cancel') return { result: { resultType: 'complete' } }
+      if (message.method !== 'tools/call') return modern({ tools: toolRows('t') })(message)
+      const head = { taskId: long, status: 'working', createdAt: now, lastUpdatedAt: now, ttlMs: null }
+      return { result: { ...head, resultType: 'task' } }
+    })
+    const gateway = await serveGateway({ up: { url: up.url } })
+    const calling = begun(await follower(gateway.url, 'ann'), 't')
+    await expect(calling).rejects.toThrow()
+    expect(cancelled).toEqual([long])
   })
 
   it('W8 reads that the server of its task does not answer, and gets the task when it does', async () => {

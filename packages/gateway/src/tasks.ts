@@ -5,7 +5,7 @@
  * W2 The upstream's id never leaves the gateway. A handle that was altered, or that belongs to another caller or another upstream,
  *    is an unknown task.
  * W3 Each request sees the questions that it declares, and no others.
- * W4 Questions are vetted each time they are shown. A refused one cancels the task.
+ * W4 Questions are vetted each time they are shown, and before they are answered. A refused one cancels the task.
  */
 
 import { type RondoError, ToolError } from 'rondo'
@@ -58,9 +58,8 @@ interface Found extends Pick<Handle, 't' | 'n'> {
 
 /** Ids of our own tasks have no dot. */
 const PREFIX = 'up.'
-/** The longest id of an upstream that is handed on. A handle is about 1.4 times as long. */
-const MAX_ID = 2_048
-const MAX_HANDLE = 8_192
+/** Clients repeat a handle in a header. */
+const MAX_HANDLE = 4_096
 const UNKNOWN = -32602
 
 export function createUpstreamTasks(parts: TasksParts): UpstreamTasks {
@@ -102,30 +101,36 @@ export function createUpstreamTasks(parts: TasksParts): UpstreamTasks {
     })
 
   /** Resolves with false if the caller has no such task. */
-  const act = async (
-    id: string,
-    caller: TaskCaller,
-    request: (task: TaskHandle) => Promise<void>,
-  ): Promise<boolean> => {
-    const found = await find(id, caller)
-    const sent = found && (await send(found, ({ client }) => request(client.task(found.t)).then(() => true)))
+  const act = async (found: Found, request: (task: TaskHandle) => Promise<void>): Promise<boolean> => {
+    const sent = await send(found, ({ client }) => request(client.task(found.t)).then(() => true))
     return sent === true
   }
 
   return {
     owns: (id) => id.startsWith(PREFIX),
     async hand(upstream, tool, task, caller) {
-      if (task.taskId.length > MAX_ID) throw new Error('the id of its task is too long')
       const handle: Handle = { u: upstream.identity, t: task.taskId, n: tool }
-      const sealed = await sealer.seal(purposeOf(caller), JSON.stringify(handle))
-      return { ...task, taskId: `${PREFIX}${sealed}` }
+      const taskId = `${PREFIX}${await sealer.seal(purposeOf(caller), JSON.stringify(handle))}`
+      if (taskId.length > MAX_HANDLE) throw new Error('the id of its task is too long')
+      return { ...task, taskId }
     },
     async get(id, caller) {
       const found = await find(id, caller)
       return found && read(found)
     },
-    answer: (id, responses, caller) => act(id, caller, (task) => task.answer(foreign(responses))),
-    cancel: (id, caller) => act(id, caller, (task) => task.cancel()),
+    async answer(id, responses, caller) {
+      const found = await find(id, caller)
+      // The caller may never have read the questions: a policy refuses or answers them first.
+      const seen = found && (await read({ ...found, caller: { ...caller, can: () => true } }))
+      if (found === undefined || seen === undefined) return false
+      const { inputRequests: open = {} } = seen
+      const given = Object.entries(foreign(responses)).filter(([key]) => Object.hasOwn(open, key))
+      return given.length === 0 || act(found, (task) => task.answer(Object.fromEntries(given)))
+    },
+    async cancel(id, caller) {
+      const found = await find(id, caller)
+      return found !== undefined && act(found, (task) => task.cancel())
+    },
     watch(ids, caller, changed) {
       const stop = new AbortController()
       const signal = AbortSignal.any([stop.signal, closing.signal])
