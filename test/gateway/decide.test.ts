@@ -6,6 +6,7 @@ import { createServer, generateKey } from 'rondo'
 import { type Client, connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
 import { type Served, serveGateway } from './peers.ts'
 
@@ -14,17 +15,37 @@ const ORIGIN = 'http://127.0.0.1:3000'
 
 interface Deploys {
   readonly url: string
+  stop(): Promise<void>
   /** The versions that were deployed, and how often the tool was called. */
-  readonly seen: { readonly deployed: string[]; calls: number; aborted: number }
+  readonly seen: { readonly deployed: string[]; calls: number; aborted: number; hops: unknown; task: string }
 }
 
 /** A server whose tools deploy at once, or ask first. */
 async function deploys(): Promise<Deploys> {
-  const seen = { deployed: [] as string[], calls: 0, aborted: 0 }
-  const server = createServer({ name: 'deploys', version: '1.0.0', keys: generateKey(), log: 'off' })
+  const seen = {
+    deployed: [] as string[],
+    calls: 0,
+    aborted: 0,
+    hops: undefined as unknown,
+    task: '',
+  }
+  const server = createServer({
+    name: 'deploys',
+    version: '1.0.0',
+    keys: generateKey(),
+    log: 'off',
+    store: createMemoryStore(),
+    tasks: {
+      pollMs: 20,
+      onEvent: (event) => {
+        if (event.kind === 'began') seen.task = event.id
+      },
+    },
+  })
   const input = z.object({ version: z.string() })
-  server.tool('deploy', { input }, async ({ version }) => {
+  server.tool('deploy', { input }, async ({ version }, ctx) => {
     seen.calls += 1
+    seen.hops = ctx.meta['rondo/hops']
     seen.deployed.push(version)
     return `deployed ${version}`
   })
@@ -37,9 +58,14 @@ async function deploys(): Promise<Deploys> {
     seen.deployed.push(`${version} to ${where}`)
     return `deployed ${version} to ${where}`
   })
+  server.tool('job', { input, task: 'always' }, async ({ version }, ctx) => {
+    const { where } = await ctx.ask('where', { message: 'Where?', schema: z.object({ where: z.string() }) })
+    await ctx.effect('deploy', () => void seen.deployed.push(`${version} to ${where}`))
+    return `deployed ${version} to ${where}`
+  })
   const { url } = await server.listen({ port: 0, signals: false, graceMs: 100 })
   onTestFinished(() => server.close())
-  return { url, seen }
+  return { url, seen, stop: () => server.close() }
 }
 
 interface Approved extends Served {
@@ -141,6 +167,21 @@ describe("decide: 'approve'", () => {
     },
   )
 
+  it('W10 counts the hops of the call in the task that waited, and refuses a loop before anybody is asked', async () => {
+    const { url, seen } = await deploys()
+    const gateway = await approving({ up: { url } })
+    const client = await clientOf(gateway.url)
+    const calling = client.callTool('deploy', { version: '1.2' }, { meta: { 'rondo/hops': 5 } })
+    await expect.poll(() => gateway.decide(true).catch(() => undefined)).toBeDefined()
+    await calling
+    expect(seen.hops).toBe(6)
+    expect(await client.callTool('deploy', { version: '1.3' }, { meta: { 'rondo/hops': 8 } })).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringContaining('probably a loop') }],
+    })
+    expect(seen.deployed).toEqual(['1.2'])
+  })
+
   it('says what is missing: the option, the store, the extension, or a client that can wait', async () => {
     const { url, seen } = await deploys()
     expect(() => approvalsWithoutStore(url)).toThrow('approvals needs a store')
@@ -201,7 +242,8 @@ describe('a No in a later round', () => {
       inputResponses: { [key]: { action: 'accept', content: { where: 'staging' } } },
       accepts: ['form'],
     })
-    const words = how === 'deny' ? /does not allow the call of ask\. It was begun before, and was ended/ : /./
+    const words =
+      how === 'deny' ? /does not allow the call of ask\. It was begun before and does not go on/ : /./
     expect(await second).toMatchObject({
       result: { isError: true, content: [{ text: expect.stringMatching(words) }] },
     })
@@ -209,6 +251,49 @@ describe('a No in a later round', () => {
     await expect.poll(() => seen.aborted).toBeGreaterThan(0)
     expect(seen.deployed).toEqual([])
   })
+
+  it.each(['deny', 'throw', 'deny while the server is away'] as const)(
+    'cancels the task that is followed, and sends no answer to it: %s',
+    async (how) => {
+      const { url, seen, stop } = await deploys()
+      let decision: Decision | undefined = 'allow'
+      const decide = () => {
+        if (decision === undefined) throw new Error('the policy is away')
+        return decision
+      }
+      const gateway = await serveGateway({ up: { url } }, { decide })
+      const client = await clientOf(gateway.url, { tasks: false })
+      const request = { method: 'tools/call', name: 'job', arguments: { version: '1.2' } } as const
+      const first = await client.round(request, { accepts: ['form'] })
+      if (first.resultType !== 'input_required') throw new Error('It did not ask')
+      const [key = ''] = Object.keys(first.inputRequests)
+      const answered = {
+        requestState: first.requestState,
+        inputResponses: { [key]: { action: 'accept', content: { where: 'staging' } } },
+        accepts: ['form'],
+      } as const
+      decision = how === 'throw' ? undefined : 'deny'
+      const isAway = how === 'deny while the server is away'
+      if (isAway) await stop()
+      const second = await client.round(request, answered)
+      const words = {
+        deny: /does not allow the call of job\. It was begun before and does not go on/,
+        throw: /^(?!.*the policy is away)/,
+        'deny while the server is away': /does not allow the call of job.*It could not be ended there/,
+      }
+      expect(second).toMatchObject({
+        result: { isError: true, content: [{ text: expect.stringMatching(words[how]) }] },
+      })
+      if (isAway) return
+      const direct = await clientOf(url)
+      await expect.poll(async () => (await direct.task(seen.task).get()).status).toBe('cancelled')
+      // A Yes that comes later finds a task that has ended.
+      decision = 'allow'
+      const third = await client.round(request, answered).catch(() => undefined)
+      if (third !== undefined) expect(third).toMatchObject({ result: { isError: true } })
+      expect(seen.deployed).toEqual([])
+    },
+  )
 
   it('ends the call at the instance that holds it, if another one gets the round', async () => {
     const { url, seen } = await deploys()

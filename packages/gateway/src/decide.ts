@@ -57,7 +57,7 @@ export async function assertAllowed(
   const { upstream, tool, arguments: args } = facts
   const isSent = ctx.requestState !== undefined
   const nothing = isSent
-    ? `It was begun before, and was ended; it may have had effects at "${upstream}".`
+    ? `It was begun before and does not go on; it may have had effects at "${upstream}".`
     : `Nothing was sent to "${upstream}".`
   // Whatever is returned that is none of these is a No, and a No wins.
   const given: { readonly approve?: string | readonly string[]; readonly deny?: string } =

@@ -29,7 +29,7 @@ import {
   type Step,
 } from './send.ts'
 import { sleep } from './subscriptions.ts'
-import { callerKey, hasRounds, KINDS, type Upstream } from './upstream.ts'
+import { callerKey, hasRounds, KINDS, reasonOf, type Upstream } from './upstream.ts'
 import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
 
 export interface Passing extends SendParts, Vetting {
@@ -50,6 +50,7 @@ export interface Passing extends SendParts, Vetting {
 }
 
 const HOPS = 'rondo/hops'
+const HOPS_KEY = 'gateway:hops'
 const MAX_HOPS = 8
 /** A state of this length still fits into a token, with its share of base64 and padding. */
 const MAX_STATE = 40_960
@@ -61,7 +62,7 @@ export async function pass(
   ctx: Context,
 ): Promise<Result | InputRequired | TaskCreated> {
   if (ctx.round === 1) passing.onCall(ctx.protocolVersion, passed.upstream)
-  const meta = onward(passed.upstream, ctx.meta)
+  const meta = onward(passed.upstream, await counted(passing, passed, ctx))
   const state = openState(passed.upstream, ctx.requestState)
   await decideOn(passing, passed, ctx, state)
   const life = new AbortController()
@@ -253,15 +254,30 @@ async function decideOn(
   try {
     await assertAllowed(passing, facts, ctx)
   } catch (error) {
-    if (state !== undefined) await endBegun(passing, upstream, ctx, state)
+    if (state === undefined) throw error
+    // The refusal stands, whatever becomes of its consequences.
+    await endBegun(passing, upstream, ctx, state).catch((failure: unknown) => {
+      if (!(error instanceof ToolError)) return
+      throw new ToolError(`${error.message} It could not be ended there: ${reasonOf(failure)}.`)
+    })
     throw error
   }
 }
 
+/** The caller's `_meta`. Turns of a task have none, so the count of a call that may become one is recorded. */
+async function counted({ approvals }: Passing, { request }: Passed, ctx: Context): Promise<Result> {
+  if (approvals === undefined || request.method !== 'tools/call') return ctx.meta
+  return { ...ctx.meta, [HOPS]: await ctx.step(HOPS_KEY, () => hopsIn(ctx.meta)) }
+}
+
+/** A client can forge the count, so it is never taken for less than none. */
+function hopsIn({ [HOPS]: hops }: Result): number {
+  return typeof hops === 'number' ? Math.max(0, Math.floor(hops)) : 0
+}
+
 /** The keys of `_meta` that go on, and the count of hops. */
 function onward({ name }: Upstream, meta: Result): Result {
-  // A client can forge the count, so it is never taken for less than none.
-  const hops = typeof meta[HOPS] === 'number' ? Math.max(0, Math.floor(meta[HOPS])) + 1 : 1
+  const hops = hopsIn(meta) + 1
   if (hops > MAX_HOPS)
     throw new ToolError(
       `The call went through ${MAX_HOPS} gateways, which is probably a loop: "${name}" may lead back to this one. Nothing was sent.`,
