@@ -116,6 +116,13 @@ describe('a server process', () => {
     await expect(connect(target)).rejects.toThrowError(/PEER_UNREACHABLE.*could not be started/)
   })
 
+  it.each([
+    ['no-such-command', /"no-such-command" could not be started \(ENOENT\): no such command/],
+    [import.meta.filename, /could not be started \(EACCES\): the file is not executable/],
+  ])('is reported with the reason why it does not start: %s', async (command, message) => {
+    await expect(connect({ command, stderr: 'ignore' })).rejects.toThrowError(message)
+  })
+
   it('has its stderr passed on line by line', async () => {
     const lines: string[] = []
     const target = program(`(message, send) => {

@@ -53,6 +53,11 @@ const MAX_STRAY_LINES = 10_000
 const MAX_REPORTED_LINES = 10
 /** How many times the largest message may wait for a server that does not read. */
 const MAX_UNREAD = 4
+/** Common reasons why a command does not start, by the code of the system's error. */
+const START_HINTS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such command, or no such working directory',
+  EACCES: 'the file is not executable',
+}
 
 export function createStdioTransport(target: StdioTarget, options: ProcessOptions): Transport {
   const waiting = new Map<RequestId, Waiting>()
@@ -71,8 +76,11 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
   }
   const exited = new Promise<void>((resolve) => {
     child.on('exit', () => resolve())
-    child.on('error', (error) => {
-      lose(`"${target.command}" could not be started`, error)
+    child.on('error', (error: NodeJS.ErrnoException) => {
+      const hint = START_HINTS[error.code ?? '']
+      const reason =
+        error.code === undefined ? '' : ` (${error.code})${hint === undefined ? '' : `: ${hint}`}`
+      lose(`"${target.command}" could not be started${reason}`, error)
       resolve()
     })
   })
