@@ -134,6 +134,12 @@ describe('rondo bridge says why it cannot start', () => {
       /The server "no-such-command-at-all" does not answer: .*no-such-command-at-all/,
     ],
     [
+      'a program that fails',
+      ['--', 'node', 'no-such-program.js'],
+      6,
+      /does not answer: .*exit code 1\); it wrote: Error: Cannot find module .*no-such-program\.js/,
+    ],
+    [
       'a server that is not there',
       ['http://127.0.0.1:9/mcp'],
       6,

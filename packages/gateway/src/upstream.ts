@@ -26,6 +26,8 @@ import {
 } from 'rondo/client'
 import type { HoldLimits, UpstreamOptions } from './options.ts'
 
+/** The line of a crash report that says what failed. Node's reports end with its version instead. */
+const ERROR_LINE = /^\s*\w*(?:Error|Exception)\b.*:/
 export const KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
 
 /** Takes a question that an upstream pushes while a call is open. */
@@ -134,8 +136,10 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
   ): Promise<Opened> => {
     const { url, command = '', args, env, cwd, headers, auth, credentials, revision, timeoutMs } = options
     let lastLine = ''
+    let errorLine: string | undefined
     const stderr = (line: string): void => {
       if (line.trim() !== '') lastLine = line
+      if (ERROR_LINE.test(line)) errorLine = line
       parts.onStderr?.(name, line)
     }
     const client = await connect(url ?? { command, args, env, cwd, stderr }, {
@@ -152,7 +156,8 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
       clock,
       signal: closing.signal,
     }).catch((error: unknown) => {
-      throw lastLine === '' ? error : new Error(`${reasonOf(error)}; it wrote last: ${displayText(lastLine)}`)
+      const line = errorLine ?? lastLine
+      throw line === '' ? error : new Error(`${reasonOf(error)}; it wrote: ${displayText(line)}`)
     })
     known.revision = client.protocolVersion
     known.server = client.server.title ?? client.server.name
