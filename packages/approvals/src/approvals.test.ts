@@ -64,7 +64,9 @@ describe('a decision', () => {
     const { id } = await desk.ask(changes)
     const page = await (await desk.visit(`/r/${id}`, 'ann')).text()
     expect(page).toContain(
-      'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
+      changes.caller === undefined
+        ? 'Nobody can decide this: the caller is anonymous, so the server cannot tell you from the caller.'
+        : 'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
     )
     expect(page).not.toContain('value="approve"')
     expect(await desk.decide(id, 'ann', 'approve')).not.toContain('You have approved')

@@ -111,7 +111,7 @@ function createPages(options: WebOptions, base: string) {
     const voted = standing.kind === 'may' && asked.votes.some(({ person }) => person === standing.person)
     const isOpen = asked.state === 'open' && host.now() < asked.until
     const mayDecide = isOpen && standing.kind === 'may' && !voted
-    const whyNot = !isOpen ? undefined : voted ? 'You have decided.' : WHY_NOT[standing.kind]
+    const whyNot = !isOpen ? undefined : voted ? 'You have decided.' : whyNotOf(asked, standing)
     return page(200, requestPage(await placeOf(visitor), { request: asked, news, mayDecide, whyNot }))
   }
   const decide = async (request: Request, visitor: Visitor, id: string): Promise<Response> => {
@@ -159,10 +159,15 @@ function createPages(options: WebOptions, base: string) {
   }
 }
 
-const WHY_NOT: Readonly<Record<Standing['kind'], string | undefined>> = {
-  may: undefined,
-  stranger: 'You may not decide this any more.',
-  self: 'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.',
+const ANONYMOUS =
+  'Nobody can decide this: the caller is anonymous, so the server cannot tell you from the caller. Its operator has to identify callers.'
+const SELF =
+  'You cannot decide this yourself: you are the caller, or the server cannot tell you from the caller.'
+
+function whyNotOf(asked: Asked, standing: Standing): string | undefined {
+  if (standing.kind === 'stranger') return 'You may not decide this any more.'
+  if (standing.kind === 'self') return asked.caller ? SELF : ANONYMOUS
+  return undefined
 }
 
 export const REFUSALS: Readonly<Record<Refusal, string>> = {
@@ -178,7 +183,7 @@ export async function vote(
   standing: Standing,
   { approve, via, note, showNote }: { approve: boolean; via: Channel; note?: string; showNote?: boolean },
 ): Promise<{ readonly asked: Asked; readonly news: string }> {
-  if (standing.kind !== 'may') return { asked, news: `Nothing was changed. ${WHY_NOT[standing.kind]}` }
+  if (standing.kind !== 'may') return { asked, news: `Nothing was changed. ${whyNotOf(asked, standing)}` }
   // A call that was cancelled may not have been noticed yet.
   if (asked.state === 'open' && (await host.hook(asked.hook)).kind === 'unknown') {
     const now = await desk.get(asked.id)
