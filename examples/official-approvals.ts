@@ -3,6 +3,7 @@ import { localhostHostValidation, localhostOriginValidation, toNodeHandler } fro
 import { type CallToolResult, createMcpHandler, McpServer } from '@modelcontextprotocol/server'
 import { createApprovals, type LoginFunction } from '@rondo/approvals'
 import { createRondo, type RondoOptions } from 'rondo/sdk'
+import { createSqliteStore } from 'rondo/sqlite'
 import { z } from 'zod'
 
 const text = (value: string): CallToolResult => ({ content: [{ type: 'text', text: value }] })
@@ -42,4 +43,16 @@ export function onNode({ approvals, build }: ReturnType<typeof createDeployer>) 
     if (!allowed.every((check) => check(req, res))) return
     void (req.url?.startsWith('/approvals') ? pages(req, res) : mcp(req, res))
   })
+}
+
+/** For a try on one machine: whoever opens the page is Ann, and whoever calls is Erin. */
+if (process.argv[1] === import.meta.filename) {
+  const ann = () => ({ issuer: 'this machine', subject: 'ann', name: 'Ann' })
+  const deployer = createDeployer('http://127.0.0.1:3000/approvals', ann, {
+    store: createSqliteStore({ file: 'deployer.db' }),
+    principal: () => ({ issuer: 'this machine', subject: 'erin' }),
+  })
+  deployer.build()
+  await deployer.rondo.ready()
+  onNode(deployer).listen(3000, '127.0.0.1')
 }
