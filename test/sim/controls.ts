@@ -62,8 +62,8 @@ export const CONTROLS: readonly Control[] = [
     name: 'effect-before-anchor',
     breaks: 'No effect runs before the client holds the id of the flow (R6).',
     file: 'replay/turn.ts',
-    from: 'else if (work.strict && !anchored) held.push(work)',
-    to: 'else if (work.strict && !anchored && held.length > 0) held.push(work)',
+    from: 'else if ((work.strict && !anchored) || (work.linear && !linear)) held.push(work)',
+    to: 'else if ((work.strict && !anchored && held.length > 0) || (work.linear && !linear)) held.push(work)',
   },
   {
     name: 'divergence-allowed',

