@@ -107,6 +107,8 @@ describe('a decision', () => {
     await desk.decide(id, 'bob', 'approve')
     await desk.approvals.desk().drain()
     expect(desk.delivered.at(-1)).toEqual({ hook: 'hook-again', event: { attempt: 2 } })
+    // A turn that was frozen before the request waited again does not read the later decision.
+    expect(await use(desk, id)).toEqual({ kind: 'reopened' })
     expect(await use(desk, id, 2)).toMatchObject({ kind: 'approved', by: [{ id: 'bob' }] })
     expect(await happened(desk, id)).toEqual([
       'asked',
