@@ -473,6 +473,17 @@ describe('a proof that was used', () => {
     })
   })
 
+  it('T35 is remembered until it expires, even if a new generation begins meanwhile', async () => {
+    let now = NOW
+    const { send, reasons } = open({ now: () => now, dpop: {} })
+    now += 119_000
+    const request = withProof(bound, await prove(bound, { iat: (now + 30_000) / 1000 }))
+    expect((await send(request)).status).toBe(200)
+    now += 2_000
+    expect((await send(request)).status).toBe(401)
+    expect(reasons).toEqual([expect.stringMatching(/used before/)])
+  })
+
   it('is refused for as long as it would be valid, and a full memory refuses new ones', async () => {
     let now = NOW
     const options = { now: () => now, dpop: { maxProofs: 2 } }
