@@ -307,6 +307,11 @@ export function createJudge(world: World, plan: Plan): Judge {
       const refusedFork = call.tool === 'single' && call.habits.has('fork')
       if (error || result?.isError) {
         const why = error?.message ?? JSON.stringify(result?.content)
+        // A task fails after five turns in a row that died with nothing recorded.
+        const deaths = plan.faults.filter(
+          ({ kind }) => kind === 'kill' || kind === 'freeze' || kind === 'crash',
+        ).length
+        if (why === 'The task could not be finished' && deaths >= 5) return
         check('ends well', changed || restored || refusedFork, () => `${call.id}${branch} ends with ${why}`)
         return
       }
