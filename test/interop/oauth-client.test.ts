@@ -284,7 +284,7 @@ describe('T31 a refresh that another process has begun', () => {
     })
     const before = countTokenRequests()
     const stepping = oauth({ login, client: desk, store, scopes: ['tickets:write'] }).login(server.url)
-    await expect.poll(() => countTokenRequests() - before).toBe(1)
+    await expect.poll(() => countTokenRequests() - before, { timeout: 60_000 }).toBe(1)
     await Promise.race([saved, new Promise((resolve) => setTimeout(resolve, 150))])
     release()
     await refreshing

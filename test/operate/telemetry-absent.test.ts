@@ -20,7 +20,7 @@ const TELEMETRY = [
   'requestOf',
   'spansOf',
   'guardObserved',
-  'attempt',
+  'callGuarded',
   'runGuarded',
 ]
 

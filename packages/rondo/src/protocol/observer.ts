@@ -167,7 +167,7 @@ export function guardObserver(
 }
 
 function guardObserved(observed: Observed, report: (error: unknown) => void): Observed {
-  const attempt = <T>(fn: () => T): T | undefined => {
+  const callGuarded = <T>(fn: () => T): T | undefined => {
     try {
       return fn()
     } catch (error) {
@@ -213,10 +213,10 @@ function guardObserved(observed: Observed, report: (error: unknown) => void): Ob
   let ended = false
   return {
     get span() {
-      return attempt(() => observed.span)
+      return callGuarded(() => observed.span)
     },
     get trace() {
-      return attempt(() => observed.trace)
+      return callGuarded(() => observed.trace)
     },
     run: (fn) => runGuarded(fn, (once) => observed.run(once)),
     work: (kind, key, fn, attempt) => runGuarded(fn, (once) => observed.work(kind, key, once, attempt)),
