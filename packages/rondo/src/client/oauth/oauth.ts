@@ -306,6 +306,9 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
 
   /** Obtains a token without a person if possible, since only that excludes other processes. */
   const obtainFirst = async (wanted: Omit<Wanted, 'attended'>) => {
+    // A person logs in, who must not wait for the refresh of another process.
+    const isByCode = setup.grant !== 'client_credentials' && !isAssertion(setup.grant)
+    if (setup.login !== undefined && isByCode) return undefined
     try {
       return await exclusively(() => obtain({ ...wanted, attended: false }))
     } catch (error) {
