@@ -409,6 +409,11 @@ describe('W9 decide', () => {
     ['returns nothing', () => undefined as never, 'does not allow'],
     ['returns null', () => null as never, 'does not allow'],
     ['returns an empty object', () => ({}) as never, 'does not allow'],
+    [
+      'approves and denies at once',
+      () => ({ approve: 'managers', deny: 'not on Fridays' }),
+      'does not allow the call of plain: not on Fridays',
+    ],
     ['wants an approval', () => 'approve', 'has no approvals'],
     ['wants a confirmation of what is too long to show', () => 'confirm', 'too long'],
   ])('sends nothing if it %s', async (name, decide, wanted) => {
