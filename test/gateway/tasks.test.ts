@@ -97,6 +97,29 @@ async function begun(client: Client, name: string, args: Readonly<Record<string,
   return round.task
 }
 
+const YES = { action: 'accept', content: { sure: 'yes' } } as const
+
+/** A server that knows every id as a task with the open question `sure`, and accepts every answer. */
+async function anyTask() {
+  const requests: string[] = []
+  const answered: unknown[] = []
+  const now = new Date(0).toISOString()
+  const requestedSchema = { type: 'object', properties: { sure: { type: 'string' } } }
+  const sure = { method: 'elicitation/create', params: { mode: 'form', message: 'Sure?', requestedSchema } }
+  const server = await fake((message) => {
+    const { method = '', params } = message
+    if (method.startsWith('tasks/')) requests.push(method)
+    if (method === 'tasks/update') answered.push(params?.inputResponses)
+    if (method === 'tasks/update' || method === 'tasks/cancel') return { result: { resultType: 'complete' } }
+    const head = { taskId: params?.taskId ?? 'task', createdAt: now, lastUpdatedAt: now, ttlMs: null }
+    if (method === 'tools/call') return { result: { ...head, status: 'working', resultType: 'task' } }
+    if (method !== 'tasks/get') return modern({ tools: toolRows('t') })(message)
+    const open = { status: 'input_required', inputRequests: { sure } }
+    return { result: { ...head, ...open, resultType: 'complete' } }
+  })
+  return { ...server, requests, answered }
+}
+
 describe('a client that follows tasks', () => {
   it('W2 gets a handle, answers and gets the result on any instance with the same keys', async () => {
     const { url, seen } = await jobs()
@@ -206,14 +229,21 @@ describe('a client that follows tasks', () => {
     expect(JSON.stringify([...ids])).not.toBe('[]')
   })
 
-  it('W2 reads that a task is unknown after its name was given to another server', async () => {
+  it('W2 reads that a task is unknown after its name was given to another server, which gets no request', async () => {
     const keys = generateKey()
-    const [first, second] = [await jobs(), await jobs()]
+    const [first, second] = [await anyTask(), await anyTask()]
     const before = await serveGateway({ up: { url: first.url } }, { keys })
     const after = await serveGateway({ up: { url: second.url } }, { keys })
-    const { taskId } = await begun(await follower(before.url, 'ann'), 'slow')
+    const { taskId } = await begun(await follower(before.url, 'ann'), 't')
     const client = await follower(after.url, 'ann')
-    await expect(client.task(taskId).get()).rejects.toMatchObject({ peer: { code: -32602 } })
+    const unknown = { peer: { code: -32602 } }
+    await expect(client.task(taskId).get()).rejects.toMatchObject(unknown)
+    await expect(client.task(taskId).answer({ sure: YES })).rejects.toMatchObject(unknown)
+    await expect(client.task(taskId).cancel()).rejects.toMatchObject(unknown)
+    expect(second.requests).toEqual([])
+    // The control: the server accepts every id, of a task of its own too.
+    await client.task((await begun(client, 't')).taskId).cancel()
+    expect(second.requests).toEqual(['tasks/cancel'])
   })
 
   it('W3 sees the questions that its request declares', async () => {
@@ -270,6 +300,27 @@ describe('a client that follows tasks', () => {
     await task.answer({ sure: { action: 'accept', content: { sure: 'no' } } })
     await expect.poll(async () => (await task.get()).status).toBe('completed')
     expect(seen.runs).toBe(1)
+  })
+
+  it('W2 W4 sends the answers to open questions to the server, after the questions were read', async () => {
+    const up = await anyTask()
+    const gateway = await serveGateway({ up: { url: up.url } })
+    const client = await follower(gateway.url, 'ann')
+    const task = client.task((await begun(client, 't')).taskId)
+    await task.answer({ other: YES })
+    expect(up.requests).toEqual(['tasks/get'])
+    await task.answer({ sure: YES, other: YES })
+    expect(up.requests).toEqual(['tasks/get', 'tasks/get', 'tasks/update'])
+    expect(up.answered).toEqual([{ sure: YES }])
+  })
+
+  it('W4 sends no answer to a question that a policy refuses, and the task is cancelled', async () => {
+    const up = await anyTask()
+    const onRound = () => ({ kind: 'refuse', reason: 'not here' }) as const
+    const gateway = await serveGateway({ up: { url: up.url } }, { onRound })
+    const client = await follower(gateway.url, 'ann')
+    await client.task((await begun(client, 't')).taskId).answer({ sure: YES })
+    expect(up.requests).toEqual(['tasks/get', 'tasks/cancel'])
   })
 
   it('W2 opens no handle with other keys, and cancels a task whose id does not fit into a handle', async () => {
