@@ -4,7 +4,7 @@ import type { GatewayOptions } from '@rondo/gateway'
 import { type Client, connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createManualClock } from '../support/manual-clock.ts'
-import { fake, type Message, modern, said, toolRows } from './fake.ts'
+import { chatty, fake, type Message, modern, said, toolRows } from './fake.ts'
 import { serveGateway } from './peers.ts'
 
 const byHeader: GatewayOptions['authenticate'] = ({ headers }) => {
@@ -52,6 +52,20 @@ describe.each([undefined, '2025-11-25'] as const)('W5 callers of a server that k
     await expect(bob.callTool('write')).rejects.toThrow('Unknown tool')
     expect(await bob.callTool('read')).toMatchObject(said('bob called read'))
   })
+
+  it.each([{ only: ['read'] }, { except: ['write'] }])(
+    'are listed, and can call, what the configuration allows and nothing else: %o',
+    async (allowed) => {
+      const up = await perCaller({ ann: toolRows('read', 'write'), nobody: [] })
+      const upstreams = { up: { url: up.url, credentials, ...allowed } }
+      const { url } = await serveGateway(upstreams, { authenticate: byHeader })
+      const ann = await as(url, 'ann', mode)
+      expect(await names(ann)).toEqual(['read'])
+      await expect(ann.callTool('write')).rejects.toThrow('Unknown tool')
+      expect(up.seen).not.toContain('ann tools/call')
+      expect(await ann.callTool('read')).toMatchObject(said('ann called read'))
+    },
+  )
 
   it('may call what another instance listed', async () => {
     const up = await perCaller({ ann: toolRows('write'), nobody: [] })
@@ -152,15 +166,19 @@ describe('W5 lists of callers', () => {
       if (message.method !== 'server/discover') return reply
       return { result: { ...reply.result, instructions: `For ${request.headers['x-caller']}.` } }
     })
-    const { url, gateway } = await serveGateway(
-      {
-        up: { url: up.url, credentials },
-        other: { url: (await fake(modern({ tools: toolRows('s') }))).url },
-      },
+    const shared = { tools: toolRows('s') }
+    const other = await chatty(modern(shared))
+    const { url } = await serveGateway(
+      { up: { url: up.url, credentials }, other: { url: other.url } },
       { authenticate: byHeader },
     )
+    await expect.poll(other.subscribers).toBe(1)
     await names(await as(url, 'ann'))
-    await gateway.ready()
+    // A change at the other server declares everything anew, with the instructions that are known by now.
+    shared.tools = toolRows('s', 'new')
+    other.notify('notifications/tools/list_changed', 1)
+    const nobody = await as(url)
+    await expect.poll(() => names(nobody)).toContain('other_new')
     expect((await as(url, 'bob')).server.instructions).toBe('up: For nobody.')
   })
 })

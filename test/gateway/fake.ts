@@ -40,6 +40,29 @@ export async function fake(
   return { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`, methods, stop }
 }
 
+/** A server that accepts subscriptions; `notify` sends on all of them. */
+export async function chatty(reply: (message: Message) => unknown) {
+  const streams = new Map<ServerResponse, unknown>()
+  const event = (message: object) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
+  const server = await fake((message, response) => {
+    if (message.method !== 'subscriptions/listen') return reply(message)
+    const _meta = { 'io.modelcontextprotocol/subscriptionId': message.id }
+    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+    const notifications = { toolsListChanged: true }
+    response.write(
+      event({ method: 'notifications/subscriptions/acknowledged', params: { notifications, _meta } }),
+    )
+    streams.set(response, message.id)
+  })
+  const notify = (method: string, times: number) => {
+    for (const [response, id] of streams) {
+      const _meta = { 'io.modelcontextprotocol/subscriptionId': id }
+      response.write(event({ method, params: { _meta } }).repeat(times))
+    }
+  }
+  return { ...server, notify, subscribers: () => streams.size }
+}
+
 export const HINT = { ttlMs: 0, cacheScope: 'private', resultType: 'complete' }
 export const NO_METHOD = { error: { code: -32601, message: 'Method not found' } }
 export const toolRows = (...names: string[]) =>

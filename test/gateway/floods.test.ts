@@ -4,36 +4,13 @@ import type { ServerResponse } from 'node:http'
 import { connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { createManualClock } from '../support/manual-clock.ts'
-import { fake, HINT, type Message, modern, older, said, toolRows } from './fake.ts'
+import { chatty, fake, HINT, type Message, modern, older, said, toolRows } from './fake.ts'
 import { serveGateway } from './peers.ts'
 
 async function clientOf(url: string) {
   const client = await connect(url)
   onTestFinished(() => client.close())
   return client
-}
-
-/** A server that accepts subscriptions; `notify` sends on all of them. */
-async function chatty(reply: (message: Message) => unknown) {
-  const streams = new Map<ServerResponse, unknown>()
-  const event = (message: object) => `data: ${JSON.stringify({ jsonrpc: '2.0', ...message })}\n\n`
-  const server = await fake((message, response) => {
-    if (message.method !== 'subscriptions/listen') return reply(message)
-    const _meta = { 'io.modelcontextprotocol/subscriptionId': message.id }
-    response.writeHead(200, { 'Content-Type': 'text/event-stream' })
-    const notifications = { toolsListChanged: true }
-    response.write(
-      event({ method: 'notifications/subscriptions/acknowledged', params: { notifications, _meta } }),
-    )
-    streams.set(response, message.id)
-  })
-  const notify = (method: string, times: number) => {
-    for (const [response, id] of streams) {
-      const _meta = { 'io.modelcontextprotocol/subscriptionId': id }
-      response.write(event({ method, params: { _meta } }).repeat(times))
-    }
-  }
-  return { ...server, notify, subscribers: () => streams.size }
 }
 
 describe('a server that floods', () => {
