@@ -6,6 +6,7 @@ import { type Client, connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import { send } from '../support/task-client.ts'
 import { fake, modern, toolRows } from './fake.ts'
 import { serveGateway } from './peers.ts'
 
@@ -99,7 +100,7 @@ async function begun(client: Client, name: string, args: Readonly<Record<string,
 
 const YES = { action: 'accept', content: { sure: 'yes' } } as const
 
-/** A server that knows every id as a task with the open question `sure`, and accepts every answer. */
+/** A server that knows every id as a task with the open question `sure`, for those that declare forms, and accepts every answer. */
 async function anyTask() {
   const requests: string[] = []
   const answered: unknown[] = []
@@ -114,7 +115,9 @@ async function anyTask() {
     const head = { taskId: params?.taskId ?? 'task', createdAt: now, lastUpdatedAt: now, ttlMs: null }
     if (method === 'tools/call') return { result: { ...head, status: 'working', resultType: 'task' } }
     if (method !== 'tasks/get') return modern({ tools: toolRows('t') })(message)
-    const open = { status: 'input_required', inputRequests: { sure } }
+    const declared = params?._meta as Record<string, { elicitation?: object }> | undefined
+    const isShown = declared?.['io.modelcontextprotocol/clientCapabilities']?.elicitation !== undefined
+    const open = { status: 'input_required', inputRequests: isShown ? { sure } : {} }
     return { result: { ...head, ...open, resultType: 'complete' } }
   })
   return { ...server, requests, answered }
@@ -306,12 +309,17 @@ describe('a client that follows tasks', () => {
     const up = await anyTask()
     const gateway = await serveGateway({ up: { url: up.url } })
     const client = await follower(gateway.url, 'ann')
-    const task = client.task((await begun(client, 't')).taskId)
+    const { taskId } = await begun(client, 't')
+    const task = client.task(taskId)
     await task.answer({ other: YES })
     expect(up.requests).toEqual(['tasks/get'])
     await task.answer({ sure: YES, other: YES })
     expect(up.requests).toEqual(['tasks/get', 'tasks/get', 'tasks/update'])
     expect(up.answered).toEqual([{ sure: YES }])
+    // A request that declares no kind of question may answer what another one has read.
+    const capabilities = { extensions: { 'io.modelcontextprotocol/tasks': {} } }
+    await send(gateway.gateway, 'tasks/update', { taskId, inputResponses: { sure: YES } }, { capabilities })
+    expect(up.answered).toEqual([{ sure: YES }, { sure: YES }])
   })
 
   it('W4 sends no answer to a question that a policy refuses, and the task is cancelled', async () => {
