@@ -19,6 +19,7 @@ afterEach(async () => {
 
 interface Report {
   readonly completed: number
+  readonly killed: number
   readonly entered: number
   /** Entries while another process, which was alive, had entered and not left. */
   readonly overlaps: number
@@ -66,20 +67,32 @@ async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
     ids.push(String(created.result?.taskId))
     await send(server, 'tasks/get', { taskId: ids.at(-1) })
   }
+  let killed = 0
   const lines = () => readFileSync(log, 'utf8').trimEnd().split('\n')
   for (let i = 0; i < kills; i++) {
     const before = lines().length
-    await until('somebody enters', () => lines().length > before + 4 && lines().at(-1)?.startsWith('enter'))
+    const exits = () => lines().filter((line) => line.startsWith('exit')).length
+    await until(
+      'somebody is inside',
+      () => exits() === tasks || (lines().length > before + 4 && isInside(lines())),
+    )
+    if (exits() === tasks) break
+    killed += 1
     const at = i % children.length
     await kill(children[at] as ChildProcess)
     children[at] = await start()
   }
   let completed = 0
   for (const id of ids) if ((await settled(server, id)).status === 'completed') completed += 1
-  return { completed, ...readLog(lines()) }
+  const { entered, overlaps } = readLog(lines())
+  return { completed, killed, entered, overlaps }
 }
 
-function readLog(lines: readonly string[]): Omit<Report, 'completed'> {
+function isInside(lines: readonly string[]): boolean {
+  return [...readLog(lines).inside.values()].some((pids) => pids.size > 0)
+}
+
+function readLog(lines: readonly string[]) {
   const inside = new Map<string, Set<string>>()
   let [entered, overlaps] = [0, 0]
   for (const line of lines) {
@@ -96,7 +109,7 @@ function readLog(lines: readonly string[]): Omit<Report, 'completed'> {
       }
     }
   }
-  return { entered, overlaps }
+  return { entered, overlaps, inside }
 }
 
 it('M3 no two processes are inside the work of one key, whichever is killed, and every task ends', {
@@ -106,6 +119,7 @@ it('M3 no two processes are inside the work of one key, whichever is killed, and
   const report = await run(tasks, LONG ? 20 : 3)
   expect(report).toMatchObject({ completed: tasks, overlaps: 0 })
   expect(report.entered).toBeGreaterThanOrEqual(tasks)
+  expect(report.killed).toBeGreaterThan(0)
 })
 
 it('control: a store that grants every permit is noticed', { timeout: 120_000 }, async () => {

@@ -77,6 +77,8 @@ function toPage(): string {
   const names = Object.keys(BEHAVIOURS)
   const rows = [...results].sort(([a], [b]) => (a < b ? -1 : 1))
   return [
+    '<!-- reference for operators, at most 400 words -->',
+    '',
     '# What the bridge bridges',
     '',
     'Each row is a client and a server with [`rondo bridge`](../guide/bridge.md) or a [gateway](../guide/gateway.md) between them. The official packages 1.32 and 2.4 and Rondo',
