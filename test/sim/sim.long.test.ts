@@ -3,7 +3,7 @@ import { CONTROLS } from './controls.ts'
 import { loadRuntime } from './runtime.ts'
 import { runSchedule } from './schedule.ts'
 
-const SCHEDULES = 5_000
+const SCHEDULES = 2_000
 /** Schedules within which each control has to be found. */
 const BOUND = 1_000
 
