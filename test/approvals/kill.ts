@@ -144,11 +144,20 @@ export async function startPair(
     return undefined
   }
   const arm = async ({ role, ...point }: KillPoint): Promise<void> => {
-    // The point of the order before may have been reached after its end.
-    while (!running[role].child.connected) await new Promise((resolve) => setTimeout(resolve, 20))
-    const { child } = running[role]
-    child.send(point)
-    await once(child, 'message')
+    for (let armed = false; !armed; ) {
+      const { child } = running[role]
+      const stop = new AbortController()
+      // The point of the order before may be reached only now: then its successor is armed.
+      const events = ['message', 'exit'].map((name) =>
+        once(child, name, { signal: stop.signal }).then(
+          () => name === 'message',
+          () => false,
+        ),
+      )
+      if (child.connected && child.send(point, () => {})) armed = await Promise.race(events)
+      stop.abort()
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    }
   }
   return {
     get kills() {
