@@ -18,7 +18,7 @@ it('H1 the protected server describes itself, and asks for a token', async () =>
   })
 })
 
-it('the protected server accepts tokens of an issuer that publishes nothing', async () => {
+it('the protected server accepts tokens of an issuer without metadata, whose keys are configured', async () => {
   const { privateKey, publicKey } = await generateKeyPair('ES256')
   // #region own
   const authenticate = oauthResource({

@@ -291,7 +291,7 @@ describe('rondo play', () => {
     ])
   })
 
-  it('says what to do with a file that listens itself, exits on a signal, and leaves nothing behind', async () => {
+  it('says what to do with a file that listens itself, serves it once it is repaired, and exits on a signal', async () => {
     writeListener()
     const { hear, child } = play()
     await hear(/Cannot serve \S+:\s+\S+ starts listening itself\./)

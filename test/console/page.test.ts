@@ -178,7 +178,7 @@ describe.skipIf(!HAS_BROWSER)('in a browser', () => {
     expect(await page.locator('.lanes .mark').textContent()).toMatch(/flip.*caller.*expired/)
   })
 
-  it('shows the error first, and an effect that threw as one that did', async () => {
+  it('shows the error first, and marks an effect that threw as thrown', async () => {
     const { page } = browser
     await call('break')
     await page.getByRole('button', { name: 'No', exact: true }).click()

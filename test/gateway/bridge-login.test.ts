@@ -72,7 +72,7 @@ async function listen(...args: string[]) {
 }
 
 describe('W5 a login of rondo login', () => {
-  it('is used by a bridge over stdio, and the host sends none', async () => {
+  it('is used by a bridge over stdio whose host sends no credentials', async () => {
     const args = [CLI, 'bridge', server.url]
     const transport = new StdioClientTransport({
       command: process.execPath,
@@ -120,7 +120,7 @@ describe('W5 a login of rondo login', () => {
     expect(await greet({})).toContain('Hello, Ada!')
   })
 
-  it('is missing: the bridge says so, and how to log in', async () => {
+  it('is asked for, with the command to log in, if there is none', async () => {
     expect((await home.run(['logout', server.url])).code).toBe(0)
     const { code, stderr } = await home.run(['bridge', server.url])
     expect(code).toBe(5)

@@ -212,7 +212,7 @@ describe('T31 a refresh', () => {
     expect(links).toHaveLength(1)
   })
 
-  it('of a revoked login says in a sentence that the login has ended, and keeps the client', async () => {
+  it('rejects with a sentence if the login was revoked, and keeps the client', async () => {
     const store = memoryTokenStore()
     await open({ login, client: desk, store })
     const { tokens } = (await store.load(server.url)) as StoredLogin

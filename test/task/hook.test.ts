@@ -105,7 +105,7 @@ async function parked(store: Store): Promise<void> {
 }
 
 describe('an event from outside', () => {
-  it('G3 continues the task that waits for it, once: the first wins, a second is told so', async () => {
+  it('G3 continues the waiting task once; a second delivery is reported as a duplicate', async () => {
     const store = createMemoryStore()
     const shop = newShop()
     const server = start(shop, { store })

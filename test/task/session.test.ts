@@ -17,7 +17,7 @@ import {
 import { send, settled } from '../support/task-client.ts'
 
 describe('a client that does not implement what it declared', () => {
-  it('F1 R10 ends the task with the reason, as a call by push ends', async () => {
+  it('F1 R10 finds its task failed with the same reason as a call by push', async () => {
     const connect = await start()
     const answer = () => ({ error: { code: -32601, message: 'Method not found' } })
     const client = await connect('ada', { answer })

@@ -140,7 +140,7 @@ export function createJobs(options: JobOptions): Jobs {
 
 type RunJob = (job: ClaimedJob) => Promise<void>
 
-/** A job that changes nothing but itself. */
+/** Returns a change that keeps the request and adds jobs. */
 const unchanged =
   (jobs: readonly ApprovalJob[] = []) =>
   (request: Request) => ({ next: request, happenings: [], jobs })

@@ -90,7 +90,7 @@ const defaults = {
   clock: storeClock,
 }
 
-/** One call of a task, with its result. */
+/** Calls one handler of a task, and returns its result. */
 type CallTask = <K extends keyof TaskCalls>(
   id: string,
   handler: K,

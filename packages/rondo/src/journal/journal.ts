@@ -96,7 +96,7 @@ export interface Journal {
   readonly lineage?: string
   /** Answers that came in time and have not been reached, by key (R3). */
   readonly kept?: Readonly<Record<string, EarlyAnswer>>
-  /** Rounds spent on moving the call (state alone). They are limited, because a client limits its rounds. */
+  /** Rounds that only moved the call: their reply had a state and no question. They are limited, because a client limits its rounds. */
   readonly moves: number
   /** The state of the manual form. */
   readonly manual?: string

@@ -63,7 +63,7 @@ describe.each([
     expect(text).toBe('abcdefgh')
   })
 
-  it('is refused where there is no room for it, unless it is complete', async () => {
+  it('is refused if there is no room for it, unless all of its declared bytes have arrived', async () => {
     const hasRoom = (size: number): boolean => size <= 2
     expect(await read(['ab', 'cd'], { limit: 9, hasRoom })).toEqual({ kind: 'no-room' })
     expect(await read(['ab', 'cd'], { limit: 9, hasRoom, declared: '4' })).toMatchObject({ kind: 'whole' })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createRate } from './rate.ts'
 
-it('a rate lets so many pass within its time, for each kind, and counts the rest', () => {
+it('a rate admits a number of events per kind and window, and counts those beyond it', () => {
   let now = 0
   const rate = createRate(60_000, () => now, 2)
   expect([rate('a'), rate('a'), rate('a'), rate('a')]).toEqual([0, 0, undefined, undefined])

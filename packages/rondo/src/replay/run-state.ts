@@ -40,7 +40,7 @@ export interface RunState extends ReplayInput {
   /** When this round began: the time of every answer that came with it. */
   readonly roundAt: number
   readonly names: Map<string, EntryKind>
-  /** Absent if nobody looks at them. */
+  /** The operations of this run; undefined if nobody looks at them. */
   readonly operations: Operation[] | undefined
   readonly floating: Set<Handed>
   /** The questions whose outcome the handler does not have yet, or has not observed. */

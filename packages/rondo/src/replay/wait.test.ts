@@ -208,7 +208,7 @@ describe('ctx.sleep', () => {
     expect(journal.entries).toEqual([{ kind: 'sleep', key: 'nap', at: 1_000_000 }])
   })
 
-  it('sleepUntil counts whole milliseconds, because databases do', async () => {
+  it('sleepUntil rounds up to whole milliseconds, which is what databases store', async () => {
     const flow = replayFlow((ctx) => ctx.sleepUntil('nap', 1_000_000.25))
     expect((await flow.round(undefined, PARKS)).ending).toEqual({ kind: 'sleeping', wakeAt: 1_000_001 })
   })

@@ -242,7 +242,7 @@ function narrowClaims(value: Record<string, unknown>): Claims | undefined {
   }
 }
 
-/** Shorter than any digest, so no tag equals it. */
+/** The tag of an anonymous caller: shorter than any digest, so no other tag equals it. */
 const ANONYMOUS = 'anonymous'
 
 /**

@@ -22,7 +22,7 @@ import { type MemoryBudget, type SessionSettings, UNCOUNTED } from './options.ts
 export interface StreamSetup {
   /** Names the stream; on every instance, if every instance knows its session. */
   readonly name: string
-  /** The number of the last event that another instance sent on it. */
+  /** The number of the last event that another instance sent on this stream. */
   readonly after?: number
   readonly settings: SessionSettings
   /** The memory budget for the events that are kept. */

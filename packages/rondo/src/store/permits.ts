@@ -15,7 +15,7 @@
 import { randomBytes } from 'node:crypto'
 
 export interface PermitRequest {
-  /** The flow. */
+  /** The id of the flow that holds the permit. */
   readonly holder: string
   readonly tags: readonly string[]
   readonly limit: number

@@ -145,7 +145,7 @@ export type RunTurn = (turn: TaskTurn) => Promise<TaskTurnOutcome>
 export interface ServeOptions {
   /** The number of turns that run concurrently in this process. */
   concurrency?: number
-  /** How long `stop` waits for running turns before it releases their tasks. */
+  /** Time that `stop` waits for running turns before it releases their tasks, in ms. */
   drainMs?: number
 }
 

@@ -1,4 +1,4 @@
-/** What an author says about calls that run at the same time: how many, and which calls are the same. */
+/** The options `concurrency` and `dedupe` of a tool: how many calls may run at once, and which calls are the same. */
 
 import { misuse } from '../errors.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'

@@ -112,7 +112,7 @@ export function createRunTurn(host: FlowHost, tasks: TaskHost, find: FindTarget)
     try {
       return await run(turn)
     } catch (error) {
-      // Logged by `openPiece`. Whoever cannot read a task does not judge it: it stays until it expires.
+      // An instance without the key releases the task instead of failing it; `openPiece` has logged why.
       if (error instanceof MissingKey) return { kind: 'release', delayMs: ELSEWHERE_MS }
       throw error
     }

@@ -200,7 +200,7 @@ function reasonOf(error: Error): { readonly code?: string; readonly reason: stri
   return { reason: error.message }
 }
 
-/** The `error` of OAuth with which an authorization server refused. */
+/** Returns the OAuth error code with which an authorization server refused a request. */
 export function oauthCode(error: unknown): string | undefined {
   if (!(error instanceof RondoError) || error.code !== 'PEER_AUTHORIZATION' || !isRecord(error.data))
     return undefined

@@ -51,7 +51,7 @@ interface TurnNote {
     readonly id: RequestId
     /** Exactly what the request had; absent if it had none. */
     readonly state?: unknown
-    /** Answered without asking anybody. */
+    /** True for a `ping`, which the client answers without asking anybody. */
     readonly ping?: true
   }[]
 }

@@ -132,7 +132,7 @@ const LISTEN = defineOptions('listen', {
   path: unchecked<string>('/mcp'),
   headersTimeoutMs: number(10_000),
   requestTimeoutMs: number(30_000),
-  // Twice what clients commonly wait for, so that none of them meets a closing connection.
+  // Twice the time that clients commonly keep a connection, so that none of them reuses one that is closing.
   keepAliveTimeoutMs: number(10_000),
   maxHeaderBytes: number(16_384),
   maxConnections: number(4_096),
