@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { ringOf } from '../../../../test/support/seal-fixtures.ts'
 import { createKeyHolder, type KeyRing, type Schedule } from './key-ring.ts'
 
@@ -65,11 +65,11 @@ describe('createKeyHolder', () => {
     expect(holder.ready()).toBeUndefined()
   })
 
-  it.each([undefined, null, 'k:secret', { kind: 'other' }])(
+  it.each([undefined, null, 'k:secret', {}, { kind: 'other' }])(
     'refuses %j in place of a ring',
     async (given) => {
       const holder = createKeyHolder({ load: () => given as unknown as KeyRing })
-      await expect(holder.ready()).rejects.toThrow(TypeError)
+      await expect(holder.ready()).rejects.toThrow(/must return a key ring/)
     },
   )
 
@@ -112,6 +112,27 @@ describe('createKeyHolder', () => {
     expect(timer.planned).toHaveLength(4)
   })
 
+  it('B9 keeps the current ring when a refresh fails and nobody wants to know', async () => {
+    const timer = handTimer()
+    const results = [() => ringOf('old'), fail, () => ringOf('new')]
+    const source = { load: () => results.shift()?.() ?? ringOf('last'), refreshMs: 5 }
+    const holder = createKeyHolder(source, { schedule: timer.schedule })
+    expect(holder.isReady).toBe(false)
+    holder.ready()
+    expect(holder.isReady).toBe(true)
+    for (const names of [['old'], ['new']]) {
+      timer.fire()
+      await turn()
+      expect(holder.ring.names).toEqual(names)
+    }
+  })
+
+  it('loads once if there is no refresh', () => {
+    const timer = handTimer()
+    createKeyHolder({ load: () => ringOf('a') }, { schedule: timer.schedule }).ready()
+    expect(timer.planned).toEqual([])
+  })
+
   it('schedules nothing after close, and cancels what was scheduled', async () => {
     const timer = handTimer()
     const holder = createKeyHolder({ load: () => ringOf('a'), refreshMs: 5 }, { schedule: timer.schedule })
@@ -129,6 +150,28 @@ describe('createKeyHolder', () => {
     const source = { load: () => ringOf('a'), refreshMs: Number.POSITIVE_INFINITY }
     createKeyHolder(source, { schedule: timer.schedule }).ready()
     expect(timer.planned.map(({ ms }) => ms)).toEqual([2 ** 31 - 1])
+  })
+
+  it('B9 refreshes by its own timer until it is closed', async () => {
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] })
+    try {
+      let loads = 0
+      const load = () => ringOf(`${loads++}`)
+      const holder = createKeyHolder({ load, refreshMs: 60_000 })
+      holder.ready()
+      await vi.advanceTimersByTimeAsync(60_000)
+      expect(holder.ring.names).toEqual(['1'])
+      // Other test files of this worker may have left timers behind: only the holder's own goes.
+      const timers = vi.getTimerCount()
+      holder.close()
+      expect(vi.getTimerCount()).toBe(timers - 1)
+    } finally {
+      vi.useRealTimers()
+    }
+  })
+
+  it('closes before it has loaded anything', () => {
+    expect(() => createKeyHolder({ load: () => ringOf('a') }).close()).not.toThrow()
   })
 
   it('does not keep the process alive with its own timer', () => {
