@@ -511,7 +511,7 @@ export const ERRORS = {
    *
    * Remedy: The client implements and declares the capability. The author checks `ctx.can(kind)` first, if there is
    * another way, or names the argument that makes the question unnecessary
-   * ([`orArgument`](docs/guide/11-older-clients.md#who-cannot-be-asked)). For a tool with `task: 'always'` the
+   * ([`orArgument`](docs/guide/02-asking.md#clients-that-cannot-be-asked)). For a tool with `task: 'always'` the
    * capability is the tasks extension.
    */
   PEER_CAPABILITY: { rpc: -32021, http: 400, sentence: 'The client lacks a required capability', open: true },
@@ -529,7 +529,7 @@ export const ERRORS = {
   PEER_MEDIA_TYPE: { rpc: -32000, http: 415, sentence: 'Content-Type must be application/json', open: true },
   /**
    * The request uses GET, PUT or DELETE, but the endpoint accepts POST. GET and DELETE belong to sessions of [older
-   * clients](docs/guide/11-older-clients.md), and are accepted only with an `Mcp-Session-Id` and where sessions are
+   * clients](docs/reference/compatibility.md#older-clients), and are accepted only with an `Mcp-Session-Id` and where sessions are
    * on. The response has `Allow: POST`.
    *
    * Remedy: Use POST. A client that tries GET first and gets this status continues without that stream.
@@ -621,8 +621,8 @@ export const ERRORS = {
   PEER_SCOPE: { rpc: -32000, http: 403, sentence: 'The access token lacks a scope that this request needs' },
 
   /**
-   * The server returned a JSON-RPC error. Its code, message and data are in `data`. On a server, a `JsonRpcError` of
-   * an [extension](docs/guide/extensions.md) has this code too; it is sent with its own JSON-RPC code.
+   * The server returned a JSON-RPC error. Its code, message and data are in `data`. A `JsonRpcError` that
+   * an [extension](docs/guide/extensions.md) throws on a server has this code too, but is sent with its own JSON-RPC code.
    *
    * Remedy: Read them; the error comes from the server.
    */

@@ -4,6 +4,7 @@
  */
 
 export { workOnce } from './carry/single-use.ts'
+export { labelTags } from './carry/task/label.ts'
 export { branchBefore, type OpenedTask, openTask, sealFailure } from './carry/task/operate.ts'
 export { HANDSHAKE_VERSIONS, hasRounds } from './client/dialect.ts'
 export { readIssuer, readProtection } from './client/oauth/discovery.ts'

@@ -1,5 +1,6 @@
 /** For those who write a store or an engine: `rondo/store`. What they must do is tested by `@rondo/store-kit`. */
 
+export type { AlarmStore, EndedStatus } from './store/alarms.ts'
 export type {
   ApprovalJob,
   ApprovalOutcome,

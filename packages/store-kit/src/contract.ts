@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict'
 import { closeSlots, createLeaseEngine, createMemoryStore, openSlots } from 'rondo/internal'
 import type { Fence, InputSlot, Lease, Store, TaskStatus } from 'rondo/store'
+import { describeAlarmContract } from './alarms.ts'
 import { describeApprovalContract } from './approvals.ts'
 import { describeEngineContract } from './engine.ts'
 import {
@@ -123,6 +124,20 @@ export function permitContract(
   { modelRuns = 10, seed = testSeed() }: StoreContractOptions = {},
 ): readonly ContractCase[] {
   return collect(`${harness.name}: permits`, () => describePermitContract(harness, modelRuns, seed))
+}
+
+/**
+ * Returns cases for what the optional part `alarms` of a store must do. Run them if your store has it.
+ *
+ * @example
+ * ```ts
+ * describe('alarms of my store', () => {
+ *   for (const { name, run } of alarmContract(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function alarmContract(harness: StoreHarness): readonly ContractCase[] {
+  return collect(`${harness.name}: alarms`, () => describeAlarmContract(harness))
 }
 
 /**

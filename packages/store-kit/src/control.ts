@@ -5,8 +5,10 @@
 
 import { AssertionError } from 'node:assert'
 import type { Fence, Lease, Store, TaskEngine, TaskOwner, TaskStore, TaskView } from 'rondo/store'
+import { ALARM_FAULTS } from './alarms.ts'
 import { APPROVAL_FAULTS } from './approvals.ts'
 import {
+  alarmContract,
   approvalContract,
   engineContract,
   fleetContract,
@@ -501,6 +503,38 @@ export function permitControls(harness: StoreHarness): readonly ContractCase[] {
       group: `${harness.name}: permit controls`,
       name: `control: finds a store that ${fault.name}`,
       run: () => expectFailure(permitContract(faulty), fault.caughtBy),
+    }
+  })
+}
+
+/**
+ * Returns cases that pass if `alarmContract` finds faults put in front of your store.
+ *
+ * @example
+ * ```ts
+ * describe('the contract of alarms of my store', () => {
+ *   for (const { name, run } of alarmControls(harness)) it(name, run)
+ * })
+ * ```
+ */
+export function alarmControls(harness: StoreHarness): readonly ContractCase[] {
+  return ALARM_FAULTS.map((fault) => {
+    const faulty: StoreHarness = {
+      name: harness.name,
+      async create() {
+        const site = await harness.create()
+        const open = (now?: () => number) => {
+          const store = site.open(now)
+          const { alarms } = store
+          return alarms ? { ...store, alarms: { ...alarms, ...fault.weaken(alarms) } } : store
+        }
+        return overlay(site, { open })
+      },
+    }
+    return {
+      group: `${harness.name}: alarm controls`,
+      name: `control: finds a store that ${fault.name}`,
+      run: () => expectFailure(alarmContract(faulty), fault.caughtBy),
     }
   })
 }

@@ -1,6 +1,7 @@
 /** The contract that every store and every engine has to meet, for any test runner: `@rondo/store-kit`. */
 
 export {
+  alarmContract,
   approvalContract,
   engineContract,
   fleetContract,
@@ -10,6 +11,7 @@ export {
   storeContract,
 } from './contract.ts'
 export {
+  alarmControls,
   approvalControls,
   engineControls,
   fleetControls,

@@ -269,6 +269,106 @@ export function describeOperatorActionContract(harness: StoreHarness): void {
     })
   })
 
+  describe('labels', () => {
+    const listed = async (query: object) => (await other.tasks.list(query)).map(({ id }) => id)
+
+    it('M5 finds a task by each of its tags, with the other conditions', async () => {
+      const first = await claimNew(store, { tool: 'x' })
+      now.pass(1)
+      const second = await claimNew(store, { tool: 'y' })
+      now.pass(1)
+      const others = await claimNew(store, { owner: { ...alice, principal: 'bob' } })
+      await claimNew(store)
+      assert.equal(await one.label(first.fence, 'sealed', ['a', 'b', 'a']), true)
+      assert.equal(await one.label(second.fence, 'sealed', ['a']), true)
+      assert.equal(await one.label(others.fence, 'sealed', ['c']), true)
+      const [id, last] = [first.fence.id, second.fence.id]
+      assertEqual(await listed({ labels: [['a']] }), [last, id])
+      assertEqual(await listed({ labels: [['b']] }), [id])
+      assertEqual(
+        await listed({
+          labels: [
+            ['b', 'c'],
+            ['a', 'x'],
+          ],
+        }),
+        [id],
+      )
+      assertEqual(await listed({ labels: [['a'], ['b'], ['c']] }), [])
+      assertEqual(await listed({ labels: [['b'], []] }), [])
+      assertEqual(await listed({ labels: [['b', 'c']] }), [others.fence.id, id])
+      assertEqual(await listed({ labels: [['A']] }), [])
+      assertEqual(await listed({ labels: [[]] }), [])
+      assertEqual(await listed({ labels: [['a']], limit: 1 }), [last])
+      assertEqual(await listed({ labels: [['a']], after: { id: last, createdAt: now() - 1 } }), [id])
+      assertEqual(await listed({ labels: [['a']], tools: ['x'] }), [id])
+      assertEqual(await listed({ labels: [['a']], id }), [id])
+      assertEqual(await listed({ labels: [['b']], id: last }), [])
+      assertEqual(await listed({ labels: [['a', 'c']], owner: alice }), [last, id])
+      assertEqual(await listed({ labels: [['a']], status: 'failed' }), [])
+    })
+
+    it('M5 replaces labels and tags together, and the next claim has the labels', async () => {
+      const { fence, task } = await claimNew(store)
+      assert.equal(task.labels, undefined)
+      await one.label(fence, 'first', ['a', 'b'])
+      await one.label(fence, 'second', ['b', 'c'])
+      await one.label(fence, 'second', ['b', 'c'])
+      assertEqual(await listed({ labels: [['a']] }), [])
+      assertEqual(await listed({ labels: [['b']] }), [fence.id])
+      assertEqual(await listed({ labels: [['c']] }), [fence.id])
+      assertMatch(await other.operator?.read(fence.id), { labels: 'second' })
+      await store.tasks.release(fence, 0, false)
+      assertMatch(await other.tasks.claim('w', 1000, 10), [{ task: { labels: 'second' } }])
+    })
+
+    it('M5 has the labels in the claim of a task that is resumed', async () => {
+      const { fence } = await claimNew(store)
+      await one.label(fence, 'sealed', ['a'])
+      await store.tasks.park(fence, openSlots([], inputs('name')))
+      const taker = { worker: 'w', leaseMs: 1000 }
+      assertMatch(await other.tasks.deliver(fence.id, alice, answers({ name: 'Ada' }), taker), {
+        lease: { task: { labels: 'sealed' } },
+      })
+    })
+
+    it('M5 takes no labels from a worker that no longer has the task', async () => {
+      const { fence } = await claimNew(store)
+      await one.label(fence, 'mine', ['a'])
+      await store.tasks.release(fence, 0, false)
+      assert.equal(await one.label(fence, 'late', ['b']), false)
+      const [lease] = await other.tasks.claim('w', 1000, 10)
+      assert.equal(await one.label(fence, 'late', ['b']), false)
+      assert.ok(lease && (await store.tasks.settle(lease.fence, { kind: 'complete', result: 'r' })))
+      assert.equal(await one.label(lease.fence, 'late', ['b']), false)
+      assertEqual(await listed({ labels: [['b']] }), [])
+      assertMatch(await one.read(fence.id), { labels: 'mine' })
+    })
+
+    it('M5 keeps the labels of a task that has ended, and forgets them with the task', async () => {
+      const ended = await claimNew(store)
+      await one.label(ended.fence, 'sealed', ['a'])
+      await store.tasks.settle(ended.fence, { kind: 'complete', result: 'r' })
+      assertEqual(await listed({ labels: [['a']], status: 'completed' }), [ended.fence.id])
+      assertMatch(await one.read(ended.fence.id), { labels: 'sealed' })
+      const { id } = ended.fence
+      const forgotten = async () => {
+        assertEqual(await listed({ labels: [['a']] }), [])
+        await store.tasks.create(newTask({ id }), Number.POSITIVE_INFINITY)
+        assertEqual(await listed({ labels: [['a']] }), [])
+        assertMatch(await one.read(id), { labels: undefined })
+      }
+      assert.equal(await actOn('purge', id), 'done')
+      await forgotten()
+      const [again] = await store.tasks.claim('w', 1000, 10)
+      assert.ok(again && (await one.label(again.fence, 'sealed', ['a'])))
+      now.pass(3_600_000)
+      assertEqual(await listed({ labels: [['a']] }), [])
+      assert.equal(await store.sweep(10), 1)
+      await forgotten()
+    })
+  })
+
   describe('the record of actions', () => {
     it('M4 has one line for each change that was made, the newest first, with who made it', async () => {
       const { id } = await failNew()
@@ -306,6 +406,30 @@ interface OperatorFault {
 }
 
 export const OPERATOR_FAULTS: readonly OperatorFault[] = [
+  {
+    name: 'takes labels from a worker that has lost the task',
+    caughtBy: 'M5 takes no labels from a worker that no longer has the task',
+    weaken: (operator) => ({
+      async label(fence, labels, tags) {
+        const { epoch = fence.epoch } = (await operator.read(fence.id)) ?? {}
+        return operator.label({ ...fence, epoch }, labels, tags)
+      },
+    }),
+  },
+  {
+    name: 'never removes a tag',
+    caughtBy: 'M5 replaces labels and tags together, and the next claim has the labels',
+    weaken(operator) {
+      const known = new Map<string, readonly string[]>()
+      return {
+        label(fence, labels, tags) {
+          const all = [...(known.get(fence.id) ?? []), ...tags]
+          known.set(fence.id, all)
+          return operator.label(fence, labels, all)
+        },
+      }
+    },
+  },
   {
     name: 'does not compare the epoch of a branch',
     caughtBy: 'M4 replaces head and journal for a branch, on exactly the task that was read',

@@ -103,7 +103,8 @@ export function describePermitContract(harness: StoreHarness, runs: number, seed
     for (const { fence } of leases) await store.tasks.release(fence, 60_000, false)
     const grant = grantOf(await one.acquire(request('a')))
     for (const [i, { id }] of tasks.entries()) {
-      assert.equal((await one.acquire(request(`w${i}`, { task: id, queues: true }))).kind, 'busy')
+      const waits = request(`w${i}`, { task: id, endsWith: tasks[2]?.id, queues: true })
+      assert.equal((await one.acquire(waits)).kind, 'busy')
       now.pass(1)
     }
     assertMatch(await two.acquire(request('w1', { task: tasks[1]?.id, queues: true })), { waitedMs: 2 })
@@ -130,6 +131,23 @@ export function describePermitContract(harness: StoreHarness, runs: number, seed
       const grant = grantOf(await two.acquire(request('c')))
       assert.equal(await one.renew('a', grant, HOLD_MS), false)
       await two.release('c', grant)
+    }
+  })
+
+  it('M3 ends a permit that was passed on to an alarm with the alarm, and keeps it when its task ends', async () => {
+    for (const passes of ['acquires', 'renews'] as const) {
+      const { fence } = await claimNew(store)
+      const alarm = await claimNew(store)
+      const endsWith = alarm.fence.id
+      const given = request('a', { task: fence.id, holdMs: 100_000 })
+      const first = await one.acquire(passes === 'acquires' ? { ...given, endsWith } : given)
+      if (passes === 'renews') await one.renew('a', grantOf(first), 100_000, endsWith)
+      await store.tasks.cancel(fence.id, alice)
+      assert.equal((await two.acquire(request('b'))).kind, 'busy')
+      const again = grantOf(await two.acquire({ ...given, task: endsWith, endsWith }))
+      assert.equal(await two.renew('a', again, 100_000, endsWith), true)
+      await store.tasks.settle(alarm.fence, { kind: 'complete', result: 'r' })
+      await two.release('b', grantOf(await two.acquire(request('b'))))
     }
   })
 
@@ -216,6 +234,15 @@ export const PERMIT_FAULTS: readonly PermitFault[] = [
     name: 'releases the permit of a later grant',
     caughtBy: 'M3 fences off the former grant of a flow that acquires again, and counts the flow once',
     weaken: (permits) => ({ release: (holder) => permits.release(holder) }),
+  },
+  {
+    name: 'ends the permit of a cancelled task before the call is undone',
+    caughtBy:
+      'M3 ends a permit that was passed on to an alarm with the alarm, and keeps it when its task ends',
+    weaken: (permits) => ({
+      acquire: (given) => permits.acquire({ ...given, endsWith: undefined }),
+      renew: (holder, grant, holdMs) => permits.renew(holder, grant, holdMs),
+    }),
   },
   {
     name: 'counts only the first tag',

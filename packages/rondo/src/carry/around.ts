@@ -20,7 +20,7 @@ import { errorResult } from '../tool/target.ts'
 
 /** A request or a turn, as the steps around it see it. */
 export interface CallFacts {
-  /** `turn`: a worker runs a task, without a request. */
+  /** `request`; or `turn`: a worker runs a task, without a request. */
   readonly kind: 'request' | 'turn'
   /** The JSON-RPC method; in a turn, that of the request that began the task. */
   readonly method: string
@@ -32,10 +32,11 @@ export interface CallFacts {
   readonly cursor?: string
   /** True if the call began in an earlier request. */
   readonly continues: boolean
-  /** Absent for an anonymous caller. */
+  /** The caller. Absent if anonymous. */
   readonly principal?: Principal
   /** The name and version that the client reports. */
   readonly client?: { readonly name: string; readonly version: string; readonly title?: string }
+  /** The revision of the client. */
   readonly protocolVersion: string
   /** The id of the flow. A request has it only inside its sealed state, so it is known in turns alone. */
   readonly flow?: string

@@ -147,7 +147,15 @@ export function pauseManually(
     return missing ? [{ request, missing }] : []
   })
   if (unasked.length > 0) return unaskable(unasked)
-  const journal = { ...report.journal, manual: requestState }
+  const kept = Object.entries(report.journal.kept ?? {}).filter(
+    ([, { question }]) => !question.startsWith(MANUAL),
+  )
+  const journal = {
+    ...report.journal,
+    manual: requestState,
+    // The handler has seen the answers to its last questions.
+    kept: kept.length > 0 ? Object.fromEntries(kept) : undefined,
+  }
   const asked = entries.map(
     ([key, request]) => [key, MANUAL + platform.digest(canonicalJson(['manual', request]))] as const,
   )

@@ -19,6 +19,7 @@ import type {
   SealedState,
   StateLimits,
 } from '../seal/state.ts'
+import type { AlarmStore } from '../store/alarms.ts'
 import type { PermitStore } from '../store/permits.ts'
 import type { BlobStore, OnceStore, RecordStore } from '../store/store.ts'
 import type { TaskEngine } from '../store/task-engine.ts'
@@ -78,6 +79,7 @@ export interface FlowStore {
   readonly once: OnceStore
   readonly blobs: BlobStore
   readonly permits?: PermitStore
+  readonly alarms?: AlarmStore
   readonly records?: RecordStore
 }
 

@@ -2,15 +2,19 @@
  * One at a time (M3): a call of a tool with `concurrency` runs only while its flow holds a permit of the store, in rounds and as a
  * task alike.
  *
- * While a handler runs, the hold is short and renewed; a process that dies or freezes loses it soon. Before every effect, and before
- * the result of anything is recorded in a task, the store is asked whether the grant still counts: a former holder is refused there
- * (`STORE_BUSY`). While the call waits for somebody, the hold lasts as long as the wait may, or ends (`whileWaiting: 'release'`).
+ * While a handler runs, the hold is short and renewed; a process that dies or freezes loses it soon. Before every effect, after
+ * everything else that it waits for, and before the result of anything is recorded in a task, the store is asked whether the grant
+ * still counts: a former holder is refused there (`STORE_BUSY`). While the call waits for somebody, the hold lasts as long as the wait may, or ends (`whileWaiting: 'release'`).
+ *
+ * The permit of a task that can be undone passes to its alarm (`undo.ts`): however the task ends, the permit ends once a worker has
+ * undone it.
  *
  * A call that finds no permit waits as a task, which holds nothing: no process, no connection, no timer. It is released to the store,
  * which makes it due when it may be its turn.
  */
 
 import { RondoError } from '../errors.ts'
+import type { Journal } from '../journal/journal.ts'
 import { repeat, storeClock } from '../lib/clock.ts'
 import type { ReplayInput } from '../replay/input.ts'
 import { tagsOf } from '../seal/tag.ts'
@@ -18,12 +22,19 @@ import type { PermitStore } from '../store/permits.ts'
 import type { Concurrency } from '../tool/concurrency.ts'
 import type { Pause, Round } from './carrier.ts'
 import type { FlowHost } from './host.ts'
+import { alarmOf, openAlarm } from './undo.ts'
 
 export interface HeldPermit {
   /** Throws `STORE_BUSY` if another call may hold the permit by now. */
   check(): Promise<void>
   /** The run has stopped before its call was over. False if the permit was lost meanwhile. */
   pause(pause: Pause): Promise<boolean>
+  /** The call can be undone from now on: the permit of a task ends with its alarm. */
+  guard(journal: Journal): void
+  /** A worker undoes the rest of the call, and takes the permit over: `release` leaves it. */
+  handOver(): void
+  /** Keeps the permit for this time beyond the usual hold, without further renewals. */
+  hold(ms: number): Promise<boolean>
   release(): Promise<void>
   /** Ends the renewals. */
   stop(): void
@@ -41,6 +52,8 @@ const holdOf = ({ leaseMs }: FlowHost): number => 2 * leaseMs
 /** How soon a task in the queue is tried again: as long as it has waited already, within bounds, for a wake that got lost. */
 const MIN_QUEUE_MS = 500
 const MAX_QUEUE_MS = 60_000
+/** How long a permit outlasts the wait of its task for a worker that undoes the call. Its alarm ends it before. */
+const PATIENCE_MS = 3_600_000
 /** After a failure of the store. */
 const UNCERTAIN_MS = 5_000
 
@@ -58,11 +71,12 @@ export async function takePermit(
   const holdMs = holdOf(host)
   const { limit } = concurrency
   const queues = task !== undefined && concurrency.queues
-  const request = { holder, tags, limit, holdMs, queues, ...(task && { task: task.task }) }
   try {
+    const endsWith = task && (await openAlarm(host, beginning.journal))
+    const request = { holder, tags, limit, holdMs, queues, endsWith, ...(task && { task: task.task }) }
     const grant = await permits.acquire(request)
     if (grant.kind === 'held')
-      return { kind: 'held', permit: holdPermit(round, permits, grant.grant, concurrency) }
+      return { kind: 'held', permit: holdPermit(round, permits, { ...grant, alarm: endsWith }, concurrency) }
     if (!queues) return { kind: 'busy', retryMs: grant.retryMs }
     const patience = Math.min(MAX_QUEUE_MS, Math.max(MIN_QUEUE_MS, grant.waitedMs))
     return { kind: 'queued', delayMs: patience }
@@ -77,15 +91,17 @@ export async function takePermit(
 function holdPermit(
   round: Round,
   permits: PermitStore,
-  grant: string,
+  { grant, alarm: given }: { readonly grant: string; readonly alarm: string | undefined },
   { releases }: Concurrency,
 ): HeldPermit {
-  const { host, beginning, row } = round
+  const { host, beginning, row, task } = round
   const { flow } = beginning
   let lost = false
+  let isHandedOver = false
+  let alarm = given
   const renewNow = async (holdMs: number): Promise<boolean> => {
     if (lost) return false
-    lost = !(await permits.renew(flow, grant, holdMs))
+    lost = !(await permits.renew(flow, grant, holdMs, alarm))
     return !lost
   }
   let renewing: Promise<unknown> = Promise.resolve()
@@ -103,17 +119,34 @@ function holdPermit(
   )
   const release = async (): Promise<void> => {
     stop()
+    if (isHandedOver) return
     // If it cannot be released, the hold ends by itself.
     await permits.release(flow, grant).catch(() => {})
+  }
+  const hold = async (ms: number): Promise<boolean> => {
+    stop()
+    const patience = alarm === undefined ? 0 : PATIENCE_MS
+    // Without the store the call still goes on; its next round acquires again.
+    return renew(holdOf(host) + ms + patience).catch(() => true)
   }
   return {
     stop,
     release,
+    hold,
+    guard(journal) {
+      if (task) alarm = alarmOf(host, journal)
+    },
+    handOver() {
+      isHandedOver = true
+    },
     async check() {
-      if (!(await renew(holdOf(host)))) throw lostPermit(host)
+      const asked = host.platform.now()
+      const held = await renew(holdOf(host))
+      // A process that froze meanwhile reads a reply that is no longer true.
+      const isLate = host.platform.now() - asked >= holdOf(host)
+      if (!held || isLate) throw lostPermit(host)
     },
     async pause({ facts, leaves }) {
-      stop()
       const isMoving = facts.moved !== undefined || leaves
       // A task whose owner may never learn of it must not keep others waiting.
       const isUnknown = row !== undefined && facts.moved === 'effect'
@@ -121,9 +154,9 @@ function holdPermit(
         await release()
         return true
       }
-      const left = row ? beginning.flowExpires - host.platform.now() : host.limits.roundTtlMs
-      // Without the store the call still goes on; its next round acquires again.
-      return renew(isMoving ? holdOf(host) : Math.max(left, holdOf(host))).catch(() => true)
+      // A permit ends with its task. The time of this instance does not count here: its clock may be ahead.
+      const left = row ? beginning.flowExpires - row.createdAt : host.limits.roundTtlMs
+      return hold(isMoving ? 0 : Math.max(0, left))
     },
   }
 }
@@ -147,10 +180,20 @@ export function tooManyCalls({ target, host }: Round, { queues }: Concurrency, r
 
 /** The input of a run that holds a permit. */
 export function withPermit(input: ReplayInput, permit: HeldPermit): ReplayInput {
-  const { persist } = input
+  const { persist, undoing } = input
   return {
     ...input,
     admit: permit.check,
+    ...(undoing &&
+      'keep' in undoing && {
+        undoing: {
+          ...undoing,
+          keep: async (journal) => {
+            await undoing.keep(journal)
+            permit.guard(journal)
+          },
+        },
+      }),
     ...(persist && {
       persist: async (entry) => {
         await permit.check()
@@ -160,7 +203,8 @@ export function withPermit(input: ReplayInput, permit: HeldPermit): ReplayInput 
   }
 }
 
-/** Ends the permit of a flow that ended without another run. */
-export async function leavePermit({ host, target, beginning }: Round): Promise<void> {
-  if (target.concurrency) await host.store?.permits?.release(beginning.flow).catch(() => {})
+/** Ends the permit of a flow that ended without another run, unless a worker has to undo it first. */
+export async function leavePermit({ host, target, beginning }: Round, journal: Journal): Promise<void> {
+  if (target.concurrency && alarmOf(host, journal) === undefined)
+    await host.store?.permits?.release(beginning.flow).catch(() => {})
 }

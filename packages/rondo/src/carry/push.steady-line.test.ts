@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import type { Line } from '../protocol/call.ts'
-import { steadyLine } from './push.ts'
+import { SteadyLine } from './push.ts'
 
 it('a line over several runs passes on progress that grows, and drops what repeats or falls', () => {
   const reported: unknown[] = []
@@ -9,7 +9,7 @@ it('a line over several runs passes on progress that grows, and drops what repea
     closed: false,
     onClose: () => () => {},
   }
-  const steady = steadyLine(line)
+  const steady = new SteadyLine(line)
   for (const progress of [1, 2, 1, 2, 3]) steady.notify('notifications/progress', { progress })
   expect(reported).toEqual([1, 2, 3])
   expect(steady.progress).toBe(3)

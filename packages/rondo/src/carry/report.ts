@@ -163,11 +163,18 @@ function roundOperation(round: Round): ObservedOperation {
 }
 
 /** The spans that the next round, on whatever instance, links to. */
-export function spansOf({ beginning, observed }: Round): Pick<Journal, 'spans'> {
+export function spansOf({ beginning, observed }: Round): Journal['spans'] {
   const { spans } = beginning.journal
   const span = observed?.span
-  if (span === undefined) return spans ? { spans } : {}
-  return { spans: [spans?.[0] ?? span, span] }
+  return span === undefined ? spans : [spans?.[0] ?? span, span]
+}
+
+/** The journal with the spans that the next round links to. */
+export function withSpans(round: Round): Journal {
+  const { journal } = round.beginning
+  const spans = spansOf(round)
+  // A new member comes before the spread: after it, it would give every journal a shape of its own.
+  return journal.spans === undefined ? { spans, ...journal } : { ...journal, spans }
 }
 
 /** The advice that each target got in development. */

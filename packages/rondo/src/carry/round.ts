@@ -43,9 +43,9 @@ import {
   refusal,
   reportRetry,
   reportRound,
-  spansOf,
   thrown,
   toEnd,
+  withSpans,
 } from './report.ts'
 import { effectOnce } from './single-use.ts'
 import { type UndoneReport, undoAfter, undoingIn, withUndo } from './undo.ts'
@@ -132,7 +132,9 @@ async function runHandler<To, R extends Round>(
   const first = await replay(adapted)
   const isVerified = host.dev && !target.live
   const report = isVerified ? await verify(adapted, first, (keys) => adviseHoisting(round, keys)) : first
-  return { kind: 'ran', report: await undoAfter(round, adapted, report) }
+  const undone = await undoAfter(round, adapted, report)
+  if (undone.left) holding.permit?.handOver()
+  return { kind: 'ran', report: undone }
 }
 
 /** Acquires the permit of a round whose tool has `concurrency`. Returns how the round ends if there is none. */
@@ -236,13 +238,18 @@ function pauseAsking(
   return { report, journal: report.journal, asked, inputRequests, events, wakeAt, facts }
 }
 
+const NO_LABELS = {
+  missing:
+    'ctx.label needs a store with a part for operators, such as SQLite or PostgreSQL: the store of this server cannot find tasks by labels.',
+}
+
 export function toReplayInput(round: Round, handler: (ctx: Context) => unknown): ReplayInput {
   const { host, call, principal, line, beginning } = round
   const { name, version } = call.clientInfo ?? {}
   const { store } = host
   return {
     handler,
-    journal: round.observed ? { ...beginning.journal, ...spansOf(round) } : beginning.journal,
+    journal: round.observed ? withSpans(round) : beginning.journal,
     observed: round.observed,
     incoming: {
       anchored: beginning.anchored,
@@ -261,6 +268,7 @@ export function toReplayInput(round: Round, handler: (ctx: Context) => unknown):
     logLevel: call.logLevel,
     once: store && ((key, branch, act) => effectOnce(round, store.once, { key, branch }, act)),
     undoing: undoingIn(round, beginning.journal.lineage !== undefined),
+    labelling: host.tasks && !host.tasks.toolAs ? NO_LABELS : undefined,
     background:
       host.tasks && taskHostFor(round)
         ? CAN_LEAVE

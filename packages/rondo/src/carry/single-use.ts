@@ -248,7 +248,11 @@ async function claimWithin(
 ): Promise<OnceClaim> {
   const until = clock.elapsed() + waitMs
   for (let pause = 5; ; pause = Math.min(pause * 2, 200)) {
+    const asked = clock.elapsed()
     const claim = await store.claim(slot, attempt)
+    // A process that froze meanwhile reads a reply that is no longer true.
+    if (claim.kind === 'first' && clock.elapsed() - asked >= attempt.holdMs)
+      return { kind: 'busy', retryMs: attempt.holdMs }
     if (claim.kind !== 'busy' || clock.elapsed() + pause > until) return claim
     await new Promise<void>((resolve) => void clock.after(pause, resolve))
   }

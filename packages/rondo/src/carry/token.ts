@@ -40,6 +40,7 @@ import {
   unspill,
   warnSize,
 } from './task/begin.ts'
+import { undoGone } from './undo.ts'
 
 /** The client holds the sealed state, and nothing is stored. */
 export const sealedStates: StateCarrier = {
@@ -132,6 +133,7 @@ function resume(request: RoundRequest, opened: OpenedStored): Beginning {
 export function nextRound(host: FlowHost, claims: Claims): Beginning {
   const { maxRounds } = host.limits
   if (claims.round >= maxRounds) {
+    void undoGone(host, claims.journal)
     throw new RondoError(
       'LIMIT_ROUNDS',
       `The flow has used all of its ${maxRounds} rounds (limits.maxRounds).`,

@@ -7,10 +7,13 @@
  *   open → ended               the call ended well
  *   open → undoing → undone    the call ended without success, expired, or was cancelled
  *
- * guard 1: The alarm exists before the record, and the record before the effect.
+ * A call in rounds has ended well once its record says so. A task has not before its end is stored: the alarm follows the task
+ * (`store/alarms.ts`), and if the task did not complete, a record that says `ended` is undone all the same.
+ *
+ * guard 1: The alarm exists, and follows the task, before the record; the record exists before the effect.
  * guard 2: An effect begins only while the record is open; a call whose record is not open any more cannot end well.
- * guard 3: The alarm runs when the call expires, or earlier if it is woken. It finds the undo functions by running the handler
- *          against the recorded journal, in which nothing new may run.
+ * guard 3: The alarm runs when the call expires, when its task ends, or when it is woken. It finds the undo functions by running the
+ *          handler against the recorded journal, in which nothing new may run.
  */
 
 import { detailOf, RondoError } from '../errors.ts'
@@ -21,18 +24,19 @@ import type { Reply } from '../protocol/reply.ts'
 import type { ReplayInput, UndoReport } from '../replay/input.ts'
 import { replay } from '../replay/replay.ts'
 import type { Ending, RunReport } from '../replay/run-state.ts'
-import { toHex } from '../replay/run-state.ts'
-import { undoName } from '../replay/undo.ts'
+import { toHex, undoName } from '../replay/run-state.ts'
+
 import { openEnvelope, sealEnvelope } from '../seal/envelope.ts'
 import type { RecordStore } from '../store/store.ts'
-import { type Cancellation, createTaskId, type TaskHead, type TaskOwner } from '../store/task-engine.ts'
+import { createTaskId, isOpen, type TaskOwner } from '../store/task-engine.ts'
+import { isTaskCreated } from '../tool/forward.ts'
 import { isInputRequired } from '../tool/target.ts'
-import { placeOf, type Round, subjectOf } from './carrier.ts'
+import { pauseManually, placeOf, type Round, subjectOf } from './carrier.ts'
 import type { FlowHost, TaskHost } from './host.ts'
 import { sealPiece, type TaskPlan } from './task/journal.ts'
 
 /** The record of a call that can be undone. */
-interface GuardRecord {
+export interface GuardRecord {
   readonly phase: 'open' | 'ended' | 'undoing' | 'undone'
   readonly journal: Journal
   /** The task that the call became. */
@@ -64,6 +68,22 @@ export function guardOf({ platform, audience }: FlowHost, seed: string, lineage:
   }
 }
 
+/** The alarm of a call that can be undone. */
+export function alarmOf(host: FlowHost, { begun, lineage, seed }: Journal): string | undefined {
+  return begun?.length && lineage !== undefined ? guardOf(host, seed, lineage).alarm : undefined
+}
+
+/** Returns the alarm unless it has ended: one that ended cannot hold a permit for the call. */
+export async function openAlarm(
+  host: FlowHost,
+  { begun, lineage, seed }: Journal,
+): Promise<string | undefined> {
+  if (!begun?.length || lineage === undefined || !host.tasks) return undefined
+  const { alarm, owner } = guardOf(host, seed, lineage)
+  const view = await host.tasks.engine.get(alarm, owner)
+  return view && isOpen(view.status) ? alarm : undefined
+}
+
 const MAX_BYTES = 16 * 1024 * 1024
 
 function recordsOf({ store }: FlowHost): RecordStore {
@@ -93,6 +113,10 @@ function toGuardRecord(value: unknown): GuardRecord {
   if (!journal)
     throw new RondoError('SERVER_INTERNAL', 'The record of a call that can be undone is malformed')
   return { ...(value as GuardRecord), journal }
+}
+
+export async function removeGuard(host: FlowHost, { id }: Guard): Promise<void> {
+  await recordsOf(host).remove(id)
 }
 
 const MAX_CONFLICTS = 10
@@ -138,8 +162,15 @@ const given = (): RondoError =>
 export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing'] {
   const { host, call, beginning } = round
   const { tasks } = host
-  if (!host.store || !tasks) return { missing: 'pass one: createServer({ store })' }
-  if (!host.store.records) return { missing: 'this one keeps no records; SQLite and PostgreSQL do' }
+  if (!host.store) return { missing: 'pass one: createServer({ store })' }
+  if (!tasks)
+    return {
+      missing:
+        'and a worker that finds the tool: on an official server, give rondo.tool the option "task" and pass the server to rondo.tasks',
+    }
+  const { records, alarms } = host.store
+  if (!records || !alarms)
+    return { missing: 'this one keeps no records or no alarms; SQLite and PostgreSQL do' }
   if (call.method !== 'tools/call') return { missing: 'and only a tool can be undone' }
   return {
     isLinear,
@@ -149,11 +180,14 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
       const guard = guardOf(host, journal.seed, lineage)
       const isUndo = journal.entries.at(-1)?.kind === 'undo'
       const task = round.row && { id: round.row.id, owner: round.row.owner }
-      if (round.row) guarded.add(round.row)
+      const ttlMs = ttlOf(host, tasks, beginning.flowExpires)
       const current = await readGuard(host, guard)
       if (!current) await createAlarm(round, tasks, guard, lineage)
-      if (task && current?.task?.id !== task.id) await pointTo(round, task, guard)
-      await changeGuard(host, guard, ttlOf(host, tasks, beginning.flowExpires), (now) => {
+      if (task && current?.task?.id !== task.id && !(await alarms.set(task.id, guard.alarm, ttlMs)))
+        throw given()
+      await changeGuard(host, guard, ttlMs, (now) => {
+        // A round that ended well comes again, because its reply was lost: the effect has the same key as before.
+        if (now?.phase === 'ended' && !task) return undefined
         if (now && now.phase !== 'open' && !isUndo) throw given()
         return { phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merge(journal, now?.journal) }
       })
@@ -189,31 +223,14 @@ async function createAlarm(round: Round, tasks: TaskHost, guard: Guard, lineage:
   await tasks.engine.create({ id, owner, head, ttlMs, pollMs: tasks.pollMs, known: true })
 }
 
-function pointerOf(task: string): string {
-  return `undo-task:${task}`
-}
-
-/** Lets those who know only the id of a task find its guard. */
-async function pointTo({ host, beginning }: Round, task: GuardedTask, guard: Guard): Promise<void> {
-  const id = pointerOf(task.id)
-  const records = recordsOf(host)
-  const ttlMs = host.tasks ? ttlOf(host, host.tasks, beginning.flowExpires) : 0
-  // A conflict: it is there already.
-  await records.put({ id, owner: id, sealed: seal(host, id, guard), version: 0, ttlMs, maxBytes: MAX_BYTES })
-}
-
 /** A call that can be undone becomes a task: from now on the task decides how long it lives. */
 export async function guardTask(round: Round, journal: Journal, task: GuardedTask): Promise<void> {
   const { host, beginning } = round
   if (!journal.begun?.length || journal.lineage === undefined || !host.tasks) return
   const guard = guardOf(host, journal.seed, journal.lineage)
-  await pointTo(round, task, guard)
-  await changeGuard(
-    host,
-    guard,
-    ttlOf(host, host.tasks, beginning.flowExpires),
-    (now) => now && { ...now, task },
-  )
+  const ttlMs = ttlOf(host, host.tasks, beginning.flowExpires)
+  await host.store?.alarms?.set(task.id, guard.alarm, ttlMs)
+  await changeGuard(host, guard, ttlMs, (now) => now && { ...now, task })
 }
 
 /** Names of the effects that have not been undone, the last that began first. */
@@ -232,16 +249,19 @@ function isUndone(entry: WorkEntry): boolean {
 /** The report, with what was undone after the handler had failed. */
 export interface UndoneReport extends RunReport {
   readonly undo?: UndoReport
+  /** A worker undoes the rest. */
+  readonly left?: boolean
 }
 
 /** Called when a run is over. Undoes its effects if it ended without success. */
-export async function undoAfter(round: Round, input: ReplayInput, report: RunReport): Promise<UndoneReport> {
-  const { ending, journal } = report
+export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport): Promise<UndoneReport> {
+  const { journal } = ran
   const { host } = round
   const { tasks } = host
   const isLost = round.row !== undefined && round.line.closed
-  if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return report
-  const how = howEnded(ending)
+  if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return ran
+  const report = { ...ran, ending: await checkReturned(round, ran) }
+  const how = howEnded(report.ending)
   if (how === 'continues') return report
   await host.keys.ready()
   const guard = guardOf(host, journal.seed, journal.lineage)
@@ -256,12 +276,29 @@ export async function undoAfter(round: Round, input: ReplayInput, report: RunRep
     return { phase: 'undoing', task: now?.task, journal: mine }
   })
   if (how === 'well') {
-    await wake(host, tasks, guard)
-    return report
+    await wake(round, tasks, guard)
+    return { ...report, left: true }
   }
   // Another run of this round has ended the call well.
   if (kept?.phase === 'ended') return report
   return undoFailed(round, input, report, guard, merge(journal, kept?.journal))
+}
+
+/** What a handler returns may still be refused: a result that the output schema does not allow, questions that cannot be asked. */
+async function checkReturned(round: Round, report: RunReport): Promise<Ending> {
+  const { ending } = report
+  if (ending.kind !== 'returned' || isTaskCreated(ending.value)) return ending
+  const { value } = ending
+  if (isInputRequired(value)) {
+    const pause = pauseManually(round, report, value)
+    return pause instanceof RondoError ? { kind: 'refused', error: pause } : ending
+  }
+  try {
+    await round.target.finish(value)
+    return ending
+  } catch (error) {
+    return { kind: 'threw', error }
+  }
 }
 
 /** After a success only the effects that `ctx.undo()` could not undo are left to a worker. */
@@ -294,22 +331,21 @@ function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
 /** Closes the record. The call cannot end well if a worker has begun to undo it. */
 async function endWell(round: Round, guard: Guard, ttlMs: number, report: RunReport): Promise<RunReport> {
   const { host } = round
-  if (round.row) guarded.add(round.row)
   const now = await changeGuard(host, guard, ttlMs, (current) =>
     current?.phase === 'open' ? { ...current, phase: 'ended' } : undefined,
   )
   if (now?.phase === 'undoing' || now?.phase === 'undone')
     return { ...report, ending: { kind: 'refused', error: given() } }
-  // A task may still be cancelled before its end is stored, so its record stays.
+  // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
   if (!round.row) await dismiss(host, guard)
   return report
 }
 
-/** Removes what is left of a call that ended well. What remains after a crash expires. */
+/** Removes what is left of a call in rounds that ended well. What remains after a crash expires. */
 async function dismiss(host: FlowHost, guard: Guard): Promise<void> {
   try {
     await host.tasks?.engine.cancel(guard.alarm, guard.owner)
-    await recordsOf(host).remove(guard.id)
+    await removeGuard(host, guard)
   } catch (error) {
     host.log({ event: 'warning', message: 'The record of an undo could not be removed; it expires', error })
   }
@@ -336,15 +372,20 @@ async function undoFailed(
   })
   const { ending } = second
   if (ending.kind === 'sleeping' || ending.kind === 'moved' || ending.kind === 'background') return second
-  if (ending.kind === 'refused' && isRepeated(ending.error)) return second
+  if (ending.kind === 'refused' && isRepeated(ending.error)) {
+    // The call cannot end well any more, and the request may not come again.
+    if (host.tasks) await wake(round, host.tasks, guard).catch(() => {})
+    return second
+  }
   const undo = summarize(second.journal)
   reportUndo(round, undo)
-  if (undo.failed.length > 0 && host.tasks) await wake(host, host.tasks, guard)
+  if (undo.failed.length > 0 && host.tasks) await wake(round, host.tasks, guard)
   else if (undo.failed.length === 0)
     await changeGuard(host, guard, ttlOf(host, host.tasks as TaskHost, round.beginning.flowExpires), (now) =>
       now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
     )
-  return { ...report, journal: second.journal, executed: report.executed + second.executed, undo }
+  const executed = report.executed + second.executed
+  return { ...report, journal: second.journal, executed, undo, left: undo.failed.length > 0 }
 }
 
 function summarize(journal: Journal): UndoReport {
@@ -381,8 +422,13 @@ export function withUndo(reply: Reply, undo: UndoReport | undefined): Reply {
 const WAKE_TRIES = 20
 const WAKE_MS = 50
 
-/** Has a worker undo the call now. Without it, the alarm does so when the call expires. */
-async function wake(host: FlowHost, { engine }: TaskHost, guard: Guard): Promise<void> {
+/** Has a worker undo the call now. Without it, the alarm does so when the call expires. The end of a task wakes it anyway. */
+async function wake(
+  { host, row }: Pick<Round, 'host' | 'row'>,
+  { engine }: TaskHost,
+  guard: Guard,
+): Promise<void> {
+  if (row) return
   const { alarm: id, owner } = guard
   const answers = new Map([[WAKE, sealPiece(host, { id, owner }, `answer ${WAKE}`, true)]])
   for (let tries = 0; tries < WAKE_TRIES; tries++) {
@@ -390,32 +436,6 @@ async function wake(host: FlowHost, { engine }: TaskHost, guard: Guard): Promise
     if ((await engine.deliver(id, owner, answers)) !== 'idle') return
     await new Promise<void>((resolve) => void host.platform.after(WAKE_MS, resolve))
   }
-}
-
-/** Cancels a task and has a worker undo what it did. */
-export async function cancelAndUndo(
-  host: FlowHost,
-  tasks: TaskHost,
-  id: string,
-  owner: TaskOwner,
-): Promise<Cancellation> {
-  const cancellation = await tasks.engine.cancel(id, owner)
-  if (cancellation === 'cancelled') await undoTask(host, tasks, id)
-  return cancellation
-}
-
-/** A task was cancelled or given up: what it did is undone. */
-export async function undoTask(host: FlowHost, tasks: TaskHost, task: string): Promise<void> {
-  const { records } = host.store ?? {}
-  if (!records) return
-  const id = pointerOf(task)
-  const stored = await records.get(id)
-  if (!stored) return
-  const guard = unseal(host, id, stored.sealed) as Guard
-  const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
-    current && leftToUndo(current.journal).length > 0 ? { ...current, phase: 'undoing' } : undefined,
-  )
-  if (now?.phase === 'undoing') await wake(host, tasks, guard)
 }
 
 /** A call ended while it waited, so its handler cannot undo anything: a worker does. Never rejects. */
@@ -427,24 +447,8 @@ export async function undoGone(host: FlowHost, { begun, lineage, seed }: Journal
     const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
       current?.phase === 'open' ? { ...current, phase: 'undoing' } : undefined,
     )
-    if (now?.phase === 'undoing') await wake(host, tasks, guard)
+    if (now?.phase === 'undoing') await wake({ host }, tasks, guard)
   } catch (error) {
     host.log({ event: 'warning', message: 'A call that ended is undone when it expires', error })
   }
-}
-
-/** Tasks that this process has run and that can be undone. */
-const guarded = new WeakSet<TaskHead>()
-
-/** A task ended well, and the store has its end. */
-export async function dismissTask(host: FlowHost, task: TaskHead): Promise<void> {
-  if (!guarded.has(task)) return
-  const { records } = host.store ?? {}
-  const id = pointerOf(task.id)
-  const stored = await records?.get(id)
-  if (!records || !stored) return
-  const guard = unseal(host, id, stored.sealed) as Guard
-  if ((await readGuard(host, guard))?.phase !== 'ended') return
-  await dismiss(host, guard)
-  await records.remove(id)
 }

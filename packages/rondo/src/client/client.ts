@@ -61,6 +61,8 @@ import { createTaskStreams } from './task/stream.ts'
 export interface DriveOptions extends FlowOptions {
   /** The kinds of questions that the server may ask in this call. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
+  /** Whether forms of this call may name an app that draws them. Default: `answers.apps`. */
+  readonly apps?: boolean
   /** Returns after every round, including those without questions. Default: `false`. */
   readonly everyRound?: boolean
 }
@@ -77,6 +79,8 @@ export interface RoundOptions
   readonly requestState?: string
   /** The kinds of questions that the server may ask in this round. Default: forms, URLs and whatever has a handler. */
   readonly accepts?: readonly QuestionKind[]
+  /** Whether forms of this round may name an app that draws them. Default: `answers.apps`. */
+  readonly apps?: boolean
   /** Lets the server make the call of a tool a task, if its revision lets it decide so. Default: `false`. */
   readonly tasks?: boolean
 }
@@ -88,7 +92,7 @@ export interface Client extends AsyncDisposable {
   /** The protocol revision that was negotiated. */
   readonly protocolVersion: string
 
-  /** Calls a tool, has its questions answered by the handlers, and returns the final result (C6). */
+  /** Calls a tool, answers its questions with the handlers, and returns the final result (C6). */
   callTool(
     name: string,
     args?: Readonly<Record<string, unknown>>,
@@ -172,7 +176,7 @@ export function createClient(parts: ClientParts): Client {
   const server = describeServer(peer, parts.discovery)
   const kinds = answerableKinds(answers)
   const tools = createToolBook(peer.onWarning)
-  const reader = createReader(peer, cache, tools, { capabilities: capabilitiesFor(kinds) })
+  const reader = createReader(peer, cache, tools, { capabilities: capabilitiesFor(kinds, answers.apps) })
   const flows: Flows = {
     peer,
     answers,
@@ -193,12 +197,13 @@ export function createClient(parts: ClientParts): Client {
       now: peer.clock.now(),
     })
   }
-  const asked = capabilitiesFor(driving(kinds, {}).kinds)
+  const { apps } = answers
+  const asked = capabilitiesFor(driving(kinds, { apps }).kinds, apps)
   const run = async <R extends FlowRequest>(request: R, options: FlowOptions = {}) =>
-    runFlow(flows, beginning(request), { ...options, kinds })
+    runFlow(flows, beginning(request), { ...options, kinds, apps })
   const suspending = (of: string, options: DriveOptions) => {
     DRIVE_OPTIONS.assert(options, of)
-    return driving(kinds, options)
+    return driving(kinds, { apps, ...options })
   }
   return {
     server,
@@ -228,15 +233,15 @@ export function createClient(parts: ClientParts): Client {
       CALL_OPTIONS.assert(options, 'finish')
       const stored = continueHere(peer, server.name, pending)
       // The questions may have been changed in storage.
-      const questions = vetRound(stored, peer.limits, kinds)
-      return (await runFlow(flows, { ...stored, questions }, { ...options, kinds })).result
+      const questions = vetRound(stored, peer.limits, kinds, apps)
+      return (await runFlow(flows, { ...stored, questions }, { ...options, kinds, apps })).result
     },
     round: (async (request: FlowRequest, given: RoundOptions = {}) => {
       ROUND_OPTIONS.assert(given, 'round')
       const { inputResponses, requestState, tasks: mayBeTask = false, ...options } = given
       const raw = { inputResponses, requestState }
       const sent = mayBeTask ? flows : { ...flows, tasks: 'off' as const }
-      return sendRound(sent, beginning(request), raw, driving(kinds, options))
+      return sendRound(sent, beginning(request), raw, driving(kinds, { apps, ...options }))
     }) as Client['round'],
     task: (taskId) => taskHandle(peer, taskId, asked),
     listTasks: (options = {}) => listTasks(peer, options),
@@ -292,6 +297,7 @@ const CALL = {
 const { signal, timeoutMs, countHumanTime, onProgress, onLog, logLevel, trace, meta } = CALL
 const fresh = flag(false)
 const accepts: Option<DriveOptions['accepts']> = unchecked()
+const apps: Option<DriveOptions['apps']> = flag()
 
 const CALL_OPTIONS = defineOptions('callTool', CALL)
 const READ_OPTIONS = defineOptions('readResource', { ...CALL, fresh })
@@ -299,6 +305,7 @@ const LIST_OPTIONS = defineOptions('listTools', { signal, timeoutMs, fresh } sat
 const DRIVE_OPTIONS = defineOptions('start', {
   ...CALL,
   accepts,
+  apps,
   everyRound: flag(false),
 } satisfies OptionsOf<DriveOptions>)
 const ROUND_OPTIONS = defineOptions('round', {
@@ -313,6 +320,7 @@ const ROUND_OPTIONS = defineOptions('round', {
   inputResponses: unchecked(),
   requestState: text(),
   accepts,
+  apps,
   tasks: flag(false),
 } satisfies OptionsOf<RoundOptions>)
 

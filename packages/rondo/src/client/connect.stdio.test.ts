@@ -20,9 +20,22 @@ describe('an older process', () => {
     const clock = createManualClock()
     const connecting = connect(stubborn('silent'), { clock })
     await clock.elapse(10_000)
+    await clock.elapse(500)
     await using client = await connecting
     expect(client.protocolVersion).toBe('2025-03-26')
     expect(await client.callTool('t')).toMatchObject({ content: [{ text: 'done' }] })
+  })
+
+  it('is not mistaken for one if it is only slow to start', async () => {
+    const clock = createManualClock()
+    const connecting = connect(
+      { command: process.execPath, args: ['--import', 'tsx', 'test/support/own-stdio.ts'], stderr: 'ignore' },
+      { clock },
+    )
+    await clock.elapse(10_000)
+    await using client = await connecting
+    expect(client.protocolVersion).toBe('2026-07-28')
+    expect((await client.listTools()).length).toBeGreaterThan(0)
   })
 
   it('is started again if the first request made its bridge initialize the server behind it', async () => {

@@ -5,7 +5,7 @@
 
 import { misuse, RondoError } from '../errors.ts'
 import { cleanText } from '../form/clean-text.ts'
-import { type Clock, systemClock } from '../lib/clock.ts'
+import { type Clock, sleep, systemClock } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
 import { callable, defineOptions, flag, type OptionsOf, unchecked } from '../options.ts'
 import { decodeDiscovery } from '../protocol/common/received.ts'
@@ -27,7 +27,7 @@ import type { TaskMode } from './flow-options.ts'
 import { LIMIT_OPTIONS, type Limits, withLimits } from './limits.ts'
 import { createPeer, MAX_MESSAGE, PeerError } from './peer.ts'
 import type { RoundPolicy } from './policy.ts'
-import type { ClientInfo, HeaderSource, Peer, SendOptions } from './port.ts'
+import type { ClientInfo, Dialect, HeaderSource, Peer, SendOptions } from './port.ts'
 import { type Answers, answerableKinds, capabilitiesFor } from './question.ts'
 import { createCache, noCache } from './reader.ts'
 import { openSession } from './session/session.ts'
@@ -117,6 +117,8 @@ const OPTIONS = defineOptions('connect', {
 const DISCOVER_TIMEOUT_MS = 60_000
 /** An older process may never respond to the first request, so that one has less time. */
 const SILENCE_MS = 10_000
+/** By how much the response to the second request of a process may be ahead of the first one. */
+const MOMENT_MS = 500
 /** Never resolved: the server object gets the request itself. A loopback address passes a server's Host check. */
 const MEMORY_URL = new URL('http://127.0.0.1/mcp')
 
@@ -136,6 +138,8 @@ export async function connect(target: ConnectTarget, given: ConnectOptions = {})
   const { mode, drafts, turns, answers, clock, headers, signal } = options
   if (!drafts && isDraft(mode))
     throw misuse(`connect cannot speak ${mode} with drafts: false. Leave one of the two out.`)
+  if (!drafts && answers.apps)
+    throw misuse('connect cannot declare answers.apps with drafts: false. Leave one of the two out.')
   const limits = withLimits(options)
   const onWarning = (text: string) => void guard(() => options.onWarning?.(cleanText(text, MAX_MESSAGE)))
   const transport = await openTransport(target, limits, options, onWarning)
@@ -165,7 +169,7 @@ export async function connect(target: ConnectTarget, given: ConnectOptions = {})
       reopen: () => openTransport(target, limits, options, onWarning),
       signal,
       timeoutMs: Math.min(limits.timeoutMs, DISCOVER_TIMEOUT_MS),
-      capabilities: capabilitiesFor(answerableKinds(answers)),
+      capabilities: capabilitiesFor(answerableKinds(answers), answers.apps),
     })
     return createClient({
       peer,
@@ -239,6 +243,9 @@ async function openHttp(
 // other JSON-RPC response shows an older era, as do an HTTP status such as 404 or 405, and a process that stays silent or
 // exits: then `initialize` follows. A login, a failing server or a body that is not a message shows nothing, and is an error.
 //
+// A silent process may only be slow to start. It reads both requests then, so if it knows the first one, that response is here
+// about when the second one is, and wins.
+//
 // A process is started once more if the first request spoiled it: it exited, or it is a bridge whose server was initialized
 // for that request and now refuses `initialize`.
 
@@ -261,7 +268,7 @@ interface Negotiation extends SendOptions {
 
 /** The outcome of `server/discover`. */
 type ProbeResult =
-  | { readonly kind: 'rounds'; readonly discovery: Discovery }
+  | { readonly kind: 'rounds'; readonly discovery: Discovery; readonly dialect: Dialect }
   | { readonly kind: 'older'; readonly offered?: readonly unknown[]; readonly cause?: RondoError }
 
 const UNSUPPORTED_VERSION = -32022
@@ -275,14 +282,21 @@ async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discove
   const { mode = 'auto' } = options
   if (chooseDialect([mode])) return discoverOnly(peer, options)
   if (mode !== 'auto') return initialize(peer, [mode], options)
-  const finding = await probe(peer, options)
+  const { channel } = peer
+  const first = beginProbe(peer, options)
+  const finding = await first.inTime()
   if (finding.kind === 'rounds') return finding.discovery
   const { offered } = finding
   const versions = sessionVersions(offered, options)
   const isGone = finding.cause?.code === 'PEER_UNREACHABLE'
   if (isGone) await restart(peer, options)
   try {
-    return await initialize(peer, versions, options)
+    const discovery = await initialize(peer, versions, options)
+    const late = await first.soFar()
+    if (late?.kind !== 'rounds') return discovery
+    peer.channel = channel
+    peer.dialect = late.dialect
+    return late.discovery
   } catch (error) {
     const mayRestart = peer.transport.kind === 'stdio' && !isGone
     if (
@@ -290,14 +304,47 @@ async function negotiate(peer: Peer, options: Negotiation = {}): Promise<Discove
       !(isRefusal(error) || (mayRestart && error.code === 'PEER_UNREACHABLE'))
     )
       throw error
-    // The process was only slow to start, and knows the first request after all.
-    const named = error instanceof PeerError ? versionsIn(error.peer) : []
-    const late = chooseDialect(named) && (await probe(peer, { ...options, silenceMs: undefined }))
+    const late = await first.soFar()
     if (late?.kind === 'rounds') return late.discovery
     if (!mayRestart || !(await restart(peer, options))) throw noSharedVersion(offered, error)
     return initialize(peer, versions, options).catch((second: unknown) => {
       throw second instanceof RondoError && isRefusal(second) ? noSharedVersion(offered, second) : second
     })
+  }
+}
+
+interface FirstProbe {
+  /** The result. A process that is silent for too long counts as an older one for now. */
+  inTime(): Promise<ProbeResult>
+  /** The result of a process that was silent, if it comes after all. Ends the request if not. */
+  soFar(): Promise<ProbeResult | undefined>
+}
+
+function beginProbe(peer: Peer, options: Negotiation): FirstProbe {
+  const { silenceMs = Number.POSITIVE_INFINITY, signal } = options
+  const ending = new AbortController()
+  const isProcess = peer.transport.kind === 'stdio'
+  const probing = probe(peer, {
+    ...options,
+    signal: signal ? AbortSignal.any([signal, ending.signal]) : ending.signal,
+  })
+  probing.catch(() => {})
+  return {
+    async inTime() {
+      if (!isProcess || silenceMs >= (options.timeoutMs ?? Number.POSITIVE_INFINITY)) return probing
+      let stop = (): void => {}
+      const silence = new Promise<ProbeResult>((resolve) => {
+        stop = peer.clock.after(silenceMs, () => resolve({ kind: 'older' }))
+      })
+      return Promise.race([probing, silence]).finally(stop)
+    },
+    async soFar() {
+      const moment = sleep(peer.clock, MOMENT_MS, ending.signal).then(() => undefined)
+      moment.catch(() => {})
+      const found = await Promise.race([probing, moment]).catch(() => undefined)
+      ending.abort()
+      return found
+    },
   }
 }
 
@@ -311,7 +358,7 @@ async function restart(peer: Peer, { reopen }: Negotiation): Promise<boolean> {
 
 /** Silence is no evidence here: the process has all of its time. */
 async function discoverOnly(peer: Peer, options: Negotiation): Promise<Discovery> {
-  const finding = await probe(peer, { ...options, silenceMs: undefined })
+  const finding = await probe(peer, options)
   if (finding.kind === 'rounds') return finding.discovery
   const { offered, cause } = finding
   if (cause?.code === 'PEER_UNREACHABLE' || cause?.code === 'LIMIT_CLIENT_TIMEOUT') throw cause
@@ -391,18 +438,16 @@ async function probe(peer: Peer, options: Negotiation): Promise<ProbeResult> {
   const dialect = chooseDialect(discovery.supportedVersions)
   if (dialect === undefined) return { kind: 'older', offered: discovery.supportedVersions }
   peer.dialect = dialect
-  return { kind: 'rounds', discovery }
+  return { kind: 'rounds', discovery, dialect }
 }
 
 async function discover(
   peer: Peer,
   options: Negotiation,
 ): Promise<Received | { readonly kind: 'absent'; readonly cause: RondoError }> {
-  const { signal, capabilities, silenceMs } = options
+  const { signal, capabilities, timeoutMs } = options
   const line = peer.transport.kind === 'stdio'
   let status = 200
-  const timeoutMs =
-    line && silenceMs !== undefined ? Math.min(silenceMs, options.timeoutMs ?? silenceMs) : options.timeoutMs
   try {
     const received = await peer.send(
       { kind: 'discover' },

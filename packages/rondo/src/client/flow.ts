@@ -176,7 +176,7 @@ export async function sendRound<R extends FlowRequest>(
         'The server made this call a task, which the client did not allow',
       )
     case 'input_required': {
-      const inputRequests = vetRound(received, limits, options.kinds)
+      const inputRequests = vetRound(received, limits, options.kinds, options.apps)
       const { state } = received
       return {
         resultType: 'input_required',
@@ -261,7 +261,7 @@ function sendOptions(
     timeoutMs: limits.timeoutMs,
     deadlineAt,
     countHumanTime: limits.countHumanTime,
-    capabilities: declare(flows, options.kinds, request.method),
+    capabilities: declare(flows, options, request.method),
     progress: onProgress !== undefined,
     logLevel: logLevel ?? (onLog && 'info'),
     trace: options.trace,

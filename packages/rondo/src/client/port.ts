@@ -238,6 +238,8 @@ export interface Flows {
 export interface Driving extends FlowOptions {
   /** The kinds of questions that the server may ask in this call. */
   readonly kinds: ReadonlySet<QuestionKind>
+  /** Forms may be drawn by apps. */
+  readonly apps?: boolean
   /** Return after every round, including those without questions. */
   readonly everyRound?: boolean
   /** Return the call to the caller where the server asks. */

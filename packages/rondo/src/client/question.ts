@@ -5,7 +5,9 @@
  */
 
 import { isRecord } from '../lib/json.ts'
+import { DRAWS_FORMS } from '../protocol/common/apps.ts'
 import { kindOf, type QuestionKind } from '../protocol/common/request.ts'
+import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type {
   ClientCapabilities,
   CreateMessageResult,
@@ -32,6 +34,8 @@ export interface AskInfo {
   /** The position of this question in its round, from 1 to `count`. */
   readonly index: number
   readonly count: number
+  /** The `ui://` URI of the app that can draw the form. Only with `answers.apps`. */
+  readonly ui?: string
   /** Aborted when the call is, or when another handler of the round fails. */
   readonly signal: AbortSignal
 }
@@ -51,19 +55,32 @@ export interface Answers {
   readonly sampling?: AnswerHandler<SamplingParams, CreateMessageResult>
   /** A list that does not change, or a function. */
   readonly roots?: readonly Root[] | AnswerHandler<Readonly<Record<string, unknown>>, ListRootsResult>
+  /**
+   * Declares that forms may be drawn by an app of the server (draft SEP-3118); the handler gets the URI of the app as `info.ui`, and
+   * may show the form instead. Default: false.
+   *
+   * @see docs/guide/13-drafts.md#questions-drawn-by-an-app
+   */
+  readonly apps?: boolean
   /** Calls the handlers for all questions of a round at once instead of one after another. */
   readonly together?: boolean
 }
 
 /** The capabilities that let a server ask exactly these kinds. */
-export function capabilitiesFor(kinds: ReadonlySet<QuestionKind>): ClientCapabilities {
+export function capabilitiesFor(kinds: ReadonlySet<QuestionKind>, apps = false): ClientCapabilities {
   const form = kinds.has('form') && { form: {} }
   const url = kinds.has('url') && { url: {} }
   return {
     ...((form || url) && { elicitation: { ...form, ...url } }),
     ...(kinds.has('sampling') && { sampling: {} }),
     ...(kinds.has('roots') && { roots: {} }),
+    ...(form && apps && { extensions: DRAWS_FORMS }),
   }
+}
+
+/** Capabilities that also say that the client follows tasks. */
+export function withTasks(asked: ClientCapabilities = {}): ClientCapabilities {
+  return { ...asked, extensions: { ...asked.extensions, [TASKS_EXTENSION]: {} } }
 }
 
 export function answerableKinds(answers: Answers): Set<QuestionKind> {

@@ -5,8 +5,8 @@ import { cleanText, displayText } from '../form/clean-text.ts'
 import { isLoopback } from '../lib/address.ts'
 import { orAbort } from '../lib/clock.ts'
 import { isRecord, measureJson } from '../lib/json.ts'
+import { appOf, withoutApp } from '../protocol/common/apps.ts'
 import { kindOf, type QuestionKind, readTrace } from '../protocol/common/request.ts'
-import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type {
   ClientCapabilities,
   InputRequest,
@@ -18,7 +18,14 @@ import type { Limits } from './limits.ts'
 import { type AskedRound, answer, ask, type FlowRequest, openQuestions, type PendingCall } from './pending.ts'
 import { applyPolicies } from './policy.ts'
 import type { Driving, Flows, Peer, PushedRounds } from './port.ts'
-import { type Answers, type AskInfo, answerableKinds, callHandler, capabilitiesFor } from './question.ts'
+import {
+  type Answers,
+  type AskInfo,
+  answerableKinds,
+  callHandler,
+  capabilitiesFor,
+  withTasks,
+} from './question.ts'
 
 export async function takeRound<R extends FlowRequest>(
   { peer, policies }: Flows,
@@ -26,7 +33,7 @@ export async function takeRound<R extends FlowRequest>(
   round: AskedRound,
   { limits, options, startedAt }: { limits: Limits; options: Driving; startedAt: number },
 ): Promise<PendingCall<R>> {
-  const questions = vetRound(round, limits, options.kinds)
+  const questions = vetRound(round, limits, options.kinds, options.apps)
   const now = peer.clock.now()
   const asked = ask(pending, { questions, state: round.state, now, tookMs: now - startedAt }, limits)
   const own = options.onRound === undefined ? [] : [options.onRound].flat()
@@ -51,12 +58,13 @@ const HANDLERS: Readonly<Record<QuestionKind, string>> = {
 
 /**
  * Checks what a server asks before anybody sees it (T22): its size, whether it can be answered, whether a URL is safe to
- * open. Returns the questions with their visible texts cleaned; keys and enum values are echoed later and stay unchanged.
+ * open. An app that draws a form is named only if that was declared (`apps`). Returns the questions with their visible texts cleaned; keys and enum values are echoed later and stay unchanged.
  */
 export function vetRound(
   asked: AskedRound,
   limits: Limits,
   answerable: ReadonlySet<QuestionKind>,
+  apps = false,
 ): InputRequests {
   checkSize(asked, limits)
   const entries = Object.entries(asked.questions)
@@ -67,7 +75,7 @@ export function vetRound(
       throw new RondoError('INPUT_NO_HANDLER', missing)
     }
   }
-  return Object.fromEntries(entries.map(([key, question]) => [key, cleanQuestion(key, question)]))
+  return Object.fromEntries(entries.map(([key, question]) => [key, cleanQuestion(key, question, apps)]))
 }
 
 function checkSize({ questions, state = '' }: AskedRound, limits: Limits): void {
@@ -93,7 +101,8 @@ function checkSize({ questions, state = '' }: AskedRound, limits: Limits): void 
   }
 }
 
-function cleanQuestion(key: string, question: InputRequest): InputRequest {
+function cleanQuestion(key: string, given: InputRequest, apps: boolean): InputRequest {
+  const question = apps && appOf(given) !== undefined ? given : withoutApp(given)
   if (question.method !== 'elicitation/create') return question
   const { method, params } = question
   const message = displayText(params.message)
@@ -165,7 +174,8 @@ export async function fulfil<R extends FlowRequest>(
     siblings.signal.throwIfAborted()
     // One for each handler: Node warns about more than ten listeners on a signal.
     const own = AbortSignal.any([siblings.signal])
-    const info = infoOf(pending, key, index + 1, open.length, own)
+    const ui = answers.apps ? appOf(question) : undefined
+    const info = infoOf(pending, key, index + 1, open.length, own, ui)
     const handle = () => orAbort(callHandler(answers, question, info), own)
     const response = await observed(peer, pending, question, handle)
     if (response === undefined)
@@ -222,21 +232,20 @@ function infoOf(
   index: number,
   count: number,
   signal: AbortSignal,
+  ui: string | undefined,
 ): AskInfo {
   const { server, request, round } = pending
-  return { key, server, request, round, index, count, signal }
+  return { key, server, request, round, index, count, ...(ui !== undefined && { ui }), signal }
 }
 
 /** The capabilities a request declares: what may be asked, and that a tool call may become a task. */
 export function declare(
   { tasks }: Pick<Flows, 'tasks'>,
-  kinds: ReadonlySet<QuestionKind>,
+  { kinds, apps }: Pick<Driving, 'kinds' | 'apps'>,
   method: FlowRequest['method'],
 ): ClientCapabilities {
-  const asked = capabilitiesFor(kinds)
-  return tasks === 'off' || method !== 'tools/call'
-    ? asked
-    : { ...asked, extensions: { [TASKS_EXTENSION]: {} } }
+  const asked = capabilitiesFor(kinds, apps)
+  return tasks === 'off' || method !== 'tools/call' ? asked : withTasks(asked)
 }
 
 export function createPushedRounds(
@@ -254,7 +263,7 @@ export function createPushedRounds(
     if (options.suspends && !kinds.has(kindOf(question))) throw cannotKeep(question, pending)
     const key = `question-${current.round + 1}`
     const startedAt = flows.peer.clock.now()
-    const how = { limits, startedAt, options: { ...options, kinds } }
+    const how = { limits, startedAt, options: { ...options, kinds, apps: answers.apps } }
     const asked = await takeRound(flows, current, { questions: { [key]: question } }, how)
     current = asked
     const open = openQuestions(asked).length > 0

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import type { InputRequest, InputRequests } from '../protocol/wire.ts'
+import type { ElicitFormParams, InputRequest, InputRequests } from '../protocol/wire.ts'
 import { LIMITS, withLimits } from './limits.ts'
 import { QUESTION_KINDS } from './question.ts'
 import { vetRound } from './round.ts'
@@ -18,6 +18,31 @@ const repeat = (count: number): InputRequests =>
   Object.fromEntries(Array.from({ length: count }, (_, i) => [`q${i}`, form('?')]))
 
 describe('checking a round', () => {
+  it('M6 names an app only if that was declared, and only one whose URI is that of an app', () => {
+    const drawn = (resourceUri: unknown, _meta = {}): InputRequest => {
+      const { params } = form('?') as { readonly params: ElicitFormParams }
+      return { method: 'elicitation/create', params: { ...params, _meta: { ..._meta, ui: { resourceUri } } } }
+    }
+    const vetted = (question: InputRequest, apps: boolean) =>
+      vetRound({ questions: { q: question } }, LIMITS, all, apps).q
+    expect(vetted(drawn('ui://tables/seats'), true)).toEqual(drawn('ui://tables/seats'))
+    expect(vetted(drawn('ui://tables/seats'), false)).toEqual(form('?'))
+    for (const uri of ['https://tables/seats', 'ui://', 'javascript:alert(1)', 7, undefined])
+      expect(vetted(drawn(uri), true)).toEqual(form('?'))
+    const { params } = vetted(drawn('https://tables', { kept: 1 }), true) as { params: ElicitFormParams }
+    expect(params._meta).toEqual({ kept: 1 })
+    const link = {
+      method: 'elicitation/create',
+      params: {
+        mode: 'url',
+        message: 'Open',
+        url: 'https://example.com/',
+        _meta: { ui: { resourceUri: 'ui://tables/seats' } },
+      },
+    } as InputRequest
+    for (const apps of [true, false]) expect(vetted(link, apps)?.params).not.toHaveProperty('_meta')
+  })
+
   it('T22 cleans what people read, and does not change what is sent back', () => {
     const asked = {
       'k\u0007ey': form('Red \u001b[31malert', {

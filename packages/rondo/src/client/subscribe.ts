@@ -10,9 +10,10 @@ import { measureJson } from '../lib/json.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
 import type { ListenFilter } from '../protocol/call.ts'
 import type { QuestionKind } from '../protocol/common/request.ts'
-import { type Notice, TASKS_EXTENSION } from '../protocol/reply.ts'
+import type { Notice } from '../protocol/reply.ts'
 import { PeerError } from './peer.ts'
 import type { Peer, SendOptions } from './port.ts'
+import { withTasks } from './question.ts'
 
 export type ServerChange =
   | Extract<Notice, { kind: 'tools' | 'prompts' | 'resources' | 'resource' | 'task' }>
@@ -40,7 +41,6 @@ export interface Subscription extends AsyncIterable<ServerChange> {
   close(): void
 }
 
-const TASK_CAPABILITY = { extensions: { [TASKS_EXTENSION]: {} } }
 /** How many unread changes are kept, and how large they may be together. */
 const MAX_WAITING = 1_024
 const MAX_WAITING_SIZE = 16_777_216
@@ -74,7 +74,7 @@ export function subscribe(
     keepListening(peer, filter, {
       retries,
       // Servers report tasks only to clients that declare them.
-      capabilities: filter.taskIds && { ...capabilities, ...TASK_CAPABILITY },
+      capabilities: filter.taskIds && withTasks(capabilities),
       signal,
       agree: (one) => agree(one),
       deliver,

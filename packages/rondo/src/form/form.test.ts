@@ -127,6 +127,7 @@ describe('readForm reads', () => {
   it.each([
     ['duplicate_of', 'Duplicate of'],
     ['duplicateOf', 'Duplicate of'],
+    ['duplicateOfId', 'Duplicate of id'],
     ['DNSName', 'DNSName'],
     ['first-name', 'First name'],
     ['\u001b[2J', '[2J'],

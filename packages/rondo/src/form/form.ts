@@ -156,14 +156,11 @@ function readText(text: unknown, maxLength: number, lines?: 'many'): string {
   return typeof text === 'string' ? cleanText(text, maxLength, lines) : ''
 }
 
-/** `duplicateOf` and `duplicate_of` as "Duplicate of". */
+/** `duplicateOfId` and `duplicate_of_id` as "Duplicate of id". */
 function nameInWords(name: string): string {
   const words = cleanText(name, MAX_TITLE)
     .replace(/[_-]+/g, ' ')
-    .replace(
-      /([\p{Ll}\p{N}])(\p{Lu}\p{Ll})/gu,
-      (_, end: string, start: string) => `${end} ${start.toLowerCase()}`,
-    )
+    .replace(/(?<=[\p{Ll}\p{N}])\p{Lu}(?=\p{Ll})/gu, (start) => ` ${start.toLowerCase()}`)
     .trim()
   return words === '' ? '(no name)' : words.charAt(0).toUpperCase() + words.slice(1)
 }

@@ -201,6 +201,8 @@ export interface JournalRecord {
   keep(key: string, answer: EarlyAnswer): void
   /** Removes and returns the answer that was kept for this key. */
   takeEarly(key: string): EarlyAnswer | undefined
+  /** The answers that are kept, by key. */
+  early(): ReadonlyMap<string, EarlyAnswer>
   /** Notes that this run has reached the entry. */
   reach(key: string): void
   /** A recorded effect that this run has not reached yet (R5). */
@@ -240,8 +242,7 @@ export function createRecord(journal: Journal): JournalRecord {
   return {
     find(key) {
       const index = byKey.get(key)
-      const entry = index === undefined ? undefined : entries[index]
-      return index === undefined || entry === undefined ? undefined : { entry, index }
+      return index === undefined ? undefined : { entry: entries[index] as Entry, index }
     },
     append(entry) {
       deadlines.delete(entry.key)
@@ -294,6 +295,7 @@ export function createRecord(journal: Journal): JournalRecord {
       kept.delete(key)
       return answer
     },
+    early: () => kept,
     reach: (key) => void unreached.delete(key),
     unreachedEffect: () => unreached.values().next().value,
     size: () => byKey.size + kept.size,

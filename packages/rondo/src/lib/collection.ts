@@ -76,45 +76,54 @@ export interface Collected {
 }
 
 const SMALLEST_BLOCK = 4_096
+const EMPTY = new Uint8Array(0)
 
 /**
  * Collects chunks in one block, which doubles when it is full. A list of chunks would not do: the sender chooses their
  * size, and a chunk of one byte costs a hundred.
  */
 export function collectBytes(): Collected {
+  return new ByteCollector()
+}
+
+// A class: a getter in an object literal would give every object a shape of its own (see `RunContext`).
+class ByteCollector implements Collected {
   /** The only chunk so far: most messages are one, which is not copied. */
-  let only: Uint8Array | undefined
-  let block = new Uint8Array(0)
-  let size = 0
-  const append = (chunk: Uint8Array): void => {
-    if (size + chunk.byteLength > block.byteLength) {
-      const larger = new Uint8Array(Math.max(SMALLEST_BLOCK, 2 * (size + chunk.byteLength)))
-      larger.set(block.subarray(0, size))
-      block = larger
-    }
-    block.set(chunk, size)
-    size += chunk.byteLength
+  #only: Uint8Array | undefined
+  #block = EMPTY
+  #size = 0
+
+  get size(): number {
+    return this.#only?.byteLength ?? this.#size
   }
-  return {
-    get size() {
-      return only?.byteLength ?? size
-    },
-    add(chunk) {
-      if (only === undefined && size === 0) {
-        only = chunk
-        return
-      }
-      const first = only
-      only = undefined
-      if (first !== undefined) append(first)
-      append(chunk)
-    },
-    take() {
-      const bytes = only ?? block.subarray(0, size)
-      only = undefined
-      block = new Uint8Array(0)
-      size = 0
-      return bytes
-    },
+
+  add(chunk: Uint8Array): void {
+    const first = this.#only
+    if (first === undefined && this.#size === 0) {
+      this.#only = chunk
+      return
+    }
+    this.#only = undefined
+    if (first !== undefined) this.#append(first)
+    this.#append(chunk)
+  }
+
+  take(): Uint8Array {
+    const bytes = this.#only ?? this.#block.subarray(0, this.#size)
+    this.#only = undefined
+    this.#block = EMPTY
+    this.#size = 0
+    return bytes
+  }
+
+  #append(chunk: Uint8Array): void {
+    const size = this.#size + chunk.byteLength
+    if (size > this.#block.byteLength) {
+      const larger = new Uint8Array(Math.max(SMALLEST_BLOCK, 2 * size))
+      larger.set(this.#block.subarray(0, this.#size))
+      this.#block = larger
+    }
+    this.#block.set(chunk, this.#size)
+    this.#size = size
   }
 }

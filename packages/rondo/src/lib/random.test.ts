@@ -13,6 +13,12 @@ function inCopies<T>(fn: () => T): T {
   return patched(filled, fn)
 }
 
+/** Runs `fn` with a kernel that always returns the same. */
+function withPoorKernel<T>(fn: () => T): T {
+  const read = vi.spyOn(fs, 'readSync').mockImplementation((_device, bytes) => bytes.byteLength)
+  return patched(read, fn)
+}
+
 function withoutKernel<T>(fn: () => T): T {
   const fail = () => {
     throw new Error('EBADF')
@@ -21,13 +27,18 @@ function withoutKernel<T>(fn: () => T): T {
   return patched(read, fn)
 }
 
+/** Draws more bytes than are drawn in advance. */
+const useUp = () => void drawBytes(5000)
+
 function patched<T>(patch: { mockRestore(): void }, fn: () => T): T {
   syncBuiltinESMExports()
   try {
+    useUp()
     return fn()
   } finally {
     patch.mockRestore()
     syncBuiltinESMExports()
+    useUp()
   }
 }
 
@@ -52,6 +63,11 @@ describe('drawBytes', () => {
 
   it('repeats in copies if the kernel cannot be asked (negative control)', () => {
     expect(withoutKernel(() => inCopies(() => draws(200))).size).toBe(1)
+  })
+
+  it('uses the bytes of its own generator once, however many it draws in advance', () => {
+    expect(withPoorKernel(() => draws(2000)).size).toBe(2000)
+    expect(withPoorKernel(() => inCopies(() => draws(2000))).size).toBe(1)
   })
 
   it('needs no kernel: its own generator is enough in a process that was not copied', () => {

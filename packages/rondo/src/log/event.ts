@@ -27,7 +27,7 @@ export interface LogPlace {
   readonly turn?: number
 }
 
-/** One line for each round. Holds names, counts and times; never content, never a token. */
+/** A request, or a turn of a task, ran a handler (info). */
 export interface RoundEvent extends LogOrigin {
   readonly event: 'round'
   /** Id of the call, the same in all its rounds. */
@@ -43,7 +43,7 @@ export interface RoundEvent extends LogOrigin {
   readonly target: string
   /**
    * `complete`; `tool_error`: a result with `isError`; `input_required`; `sleeping`: a task that is parked until a
-   * time; `waiting`: a task that is parked until an [event](docs/guide/outside-events.md) arrives; `moved`: handed
+   * time; `waiting`: a task that is parked until an [event](docs/guide/time-and-events.md) arrives; `moved`: handed
    * back with a state alone; `task`; `refused`.
    */
   readonly outcome:
@@ -57,7 +57,7 @@ export interface RoundEvent extends LogOrigin {
     | 'refused'
   /** Key and kind of each question that was sent. */
   readonly asks?: readonly { readonly key: string; readonly kind: AskEntryKind | 'manual' }[]
-  /** Names of the [events from outside](docs/guide/outside-events.md) that a task waits for. */
+  /** Names of the [events from outside](docs/guide/time-and-events.md) that a task waits for. */
   readonly events?: readonly string[]
   /** The reason why the call was handed back: `effect`, `drain`, `shed`, `time`. */
   readonly moved?: MoveReason
@@ -87,7 +87,13 @@ export interface RoundEvent extends LogOrigin {
   readonly ms: number
 }
 
-/** A state that did not open. The reason is for the operator; the client gets the same sentence for all of them. */
+/**
+ * A state that did not open (warn).
+ *
+ * The client gets the same sentence for every reason; only the log tells them apart. A few `expired` are normal: people came
+ * back late. Many `commitment`, `tag` or `principal` suggest an attack. `key` after a rotation means that a key was removed
+ * before the longest flow had ended.
+ */
 export interface StateRefusedEvent extends LogOrigin {
   readonly event: 'state_refused'
   /** Id of the call, if the state is one of this service. */
@@ -110,7 +116,20 @@ export interface StateRefusedEvent extends LogOrigin {
   readonly keyId?: string
 }
 
-/** A caller that `authenticate` refused with a reason. The client does not learn it. */
+/**
+ * A caller that `authenticate` refused (warn).
+ *
+ * Only if the refusal has a `reason`, as every refusal of a token by [`oauthResource`](docs/reference/options.md#oauthresource)
+ * has. The client gets the same response for all of them. The sentence names the setting to change; of the token it quotes at
+ * most what is public: issuer, audience, type, algorithm and key id.
+ *
+ * Anybody can cause such lines, so each kind of reason has at most 5 lines a minute, and one caller causes at most 3 of them;
+ * 40 kinds are told apart. The rest are counted in a `warning`. A caller is an address (behind a proxy, see
+ * [`addressHeader`](docs/reference/options.md)).
+ *
+ * An `authenticate` that throws, does not settle or returns something invalid refuses the caller too. That is a `warning` with
+ * the error, bounded in the same way; each line of your code that throws is a kind.
+ */
 export interface CallerRefusedEvent extends LogOrigin {
   readonly event: 'caller_refused'
   /** 401, 403 or 503. */
@@ -119,7 +138,11 @@ export interface CallerRefusedEvent extends LogOrigin {
   readonly reason: string
 }
 
-/** Something that the author or the operator should see. `error` is what the handler threw. */
+/**
+ * A handler threw (error).
+ *
+ * The client gets a result that says that the tool failed. It sees the error itself only if `dev` is on.
+ */
 export interface FaultEvent extends LogOrigin {
   readonly event: 'fault'
   /** Id of the call. */
@@ -134,11 +157,16 @@ export interface FaultEvent extends LogOrigin {
   readonly method: FlowMethod
   /** The tool, prompt or resource, as in `RoundEvent`. */
   readonly target: string
-  /** The thrown value; if a step or an effect threw in this round, its own error with its first stack. */
+  /** The thrown value; the original error, with its stack, if a step or an effect threw it in this round. */
   readonly error: unknown
 }
 
-/** An attempt of a step or an effect that failed and will be retried. `error` is what it threw. */
+/**
+ * An attempt failed and is retried (warn).
+ *
+ * A step or an effect with the option [`retry`](docs/guide/retries.md) threw, and will run again. The last attempt, if it
+ * fails too, leaves no such line: its error goes to the handler.
+ */
 export interface RetryEvent extends LogOrigin {
   readonly event: 'retry'
   /** Id of the call. */
@@ -165,7 +193,12 @@ export interface RetryEvent extends LogOrigin {
   readonly error: unknown
 }
 
-/** Effects of a call that ended without success were undone, or could not be. Names only. */
+/**
+ * Effects were undone (warn, error if some could not be).
+ *
+ * A call ended without success, and the effects that have an [undo function](docs/guide/undo.md) were undone, by the call
+ * itself or by a worker.
+ */
 export interface UndoEvent extends LogOrigin {
   readonly event: 'undo'
   /** Id of the call. */
@@ -186,7 +219,12 @@ export interface UndoEvent extends LogOrigin {
   readonly failed: readonly string[]
 }
 
-/** A handler that has run for `limits.slowHandlerMs`. It continues. */
+/**
+ * A handler takes long (warn).
+ *
+ * It has run for `limits.slowHandlerMs` without waiting for an answer, and continues. A handler that never ends leaves this
+ * line and no other.
+ */
 export interface SlowEvent extends LogOrigin {
   readonly event: 'slow'
   /** Id of the call. */
@@ -228,11 +266,17 @@ export interface Finding {
   readonly of: number
 }
 
-/** A finding of the migration from stored to sealed state. */
+/**
+ * On the way from stored to sealed state (warn).
+ *
+ * Logged only if the [option](docs/reference/options.md) `continuation` is not `sealed`.
+ * [From stored to sealed state](docs/migrate/from-stored-to-sealed.md) explains the findings.
+ */
 export interface ContinuationEvent extends LogOrigin, Finding {
   readonly event: 'continuation'
 }
 
+/** Everything else an operator should see (warn). */
 export interface WarningEvent extends LogOrigin, LogPlace {
   readonly event: 'warning'
   /** The event in one sentence. */
@@ -241,7 +285,12 @@ export interface WarningEvent extends LogOrigin, LogPlace {
   readonly error?: unknown
 }
 
-/** A server begins to open its store. It has no address yet: see `ready`. */
+/**
+ * A server begins to open its store (info).
+ *
+ * Logged by `listen` and `stdio` when the keys are loaded. The address is not known yet. `fetch` and `nodeHandler` log neither
+ * this nor `ready`.
+ */
 export interface StartEvent extends LogOrigin {
   readonly event: 'start'
   /** Name of the server. */
@@ -256,7 +305,7 @@ export interface StartEvent extends LogOrigin {
   readonly store: string
 }
 
-/** A server serves: its store is open and its port is bound. */
+/** A server serves: its store is open and its port is bound (info). */
 export interface ReadyEvent extends LogOrigin {
   readonly event: 'ready'
   /** The URL that is served, with the port that was bound, or `stdio`. */
@@ -265,7 +314,11 @@ export interface ReadyEvent extends LogOrigin {
   readonly ms: number
 }
 
-/** A server stops: `begun` when it is no longer ready for new calls, `finished` when everything is closed. */
+/**
+ * A server stops (info).
+ *
+ * On a signal, on `close`, and over stdio at the end of the input.
+ */
 export interface DrainEvent extends LogOrigin {
   readonly event: 'drain'
   /** `begun`: the instance is no longer ready; `finished`: its ports are closed and its tasks are handed back. */
@@ -274,7 +327,7 @@ export interface DrainEvent extends LogOrigin {
   readonly ms?: number
 }
 
-/** A worker of this process and a task. */
+/** A worker and a task (info, warn or error). */
 export interface TaskEvent extends LogOrigin {
   readonly event: 'task'
   /**
@@ -298,7 +351,7 @@ export interface TaskEvent extends LogOrigin {
   readonly error?: unknown
 }
 
-/** A client of an earlier era connects or leaves. */
+/** A client of an earlier era connects or leaves (info). */
 export interface SessionEvent extends LogOrigin {
   readonly event: 'session'
   /** `opened` or `closed`. */
@@ -309,7 +362,13 @@ export interface SessionEvent extends LogOrigin {
   readonly protocolVersion: string
 }
 
-/** Requests that were refused before anything ran. */
+/**
+ * A request was refused before anything ran (warn).
+ *
+ * A caller that is not authenticated or not permitted (401, 403), a `Host` or an `Origin` that is not allowed (403), too many
+ * tasks or too much in flight (429), too many sessions (503). A request that is not valid (400) is the client's mistake and has
+ * no line. Each reason is logged at most once in ten seconds.
+ */
 export interface RefusedEvent extends LogOrigin {
   readonly event: 'refused'
   /** The HTTP status. */
@@ -322,7 +381,7 @@ export interface RefusedEvent extends LogOrigin {
   readonly count: number
 }
 
-/** A line of an extension (`server.use`). */
+/** A line of an [extension](docs/guide/extensions.md) (info; warn if it has an error). */
 export interface ExtensionEvent extends LogOrigin {
   readonly event: 'extension'
   /** The name of the extension. */

@@ -47,14 +47,14 @@ export interface CallbackOptions {
    * Functions that check the events of hooks before they take them, by the name of the hook. A function runs where the event is
    * delivered. Default: no check.
    *
-   * @see docs/guide/outside-events.md#refusing-an-event
+   * @see docs/guide/time-and-events.md#refusing-an-event
    */
   accept?: Readonly<Record<string, AcceptEvent>>
   /**
    * The scopes that the caller's token must have, in every round and for the task: a list, or a function of the arguments (of the URI
    * or the variables, for a resource). Not checked without HTTP. Default: none.
    *
-   * @see docs/guide/10-official-server.md#scopes
+   * @see docs/guide/official-server-tasks.md#scopes
    */
   // biome-ignore lint/suspicious/noExplicitAny: a callback's arguments are those of its registration
   scopes?: Scopes<any>

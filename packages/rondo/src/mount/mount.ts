@@ -95,11 +95,12 @@ export interface Rondo {
   verify(own: VerifyState): VerifyState
   /**
    * Delivers an event to a hook (`ctx.hook`), in any process that has the same store, keys and audience. The first event wins; a
-   * second is reported as a duplicate. Rejects only if the store fails, or if this process cannot start.
+   * second is reported as a duplicate. Rejects only if the store or the tool's `accept` fails, or if this
+   * process cannot start.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
   /**
-   * Returns the [state of a hook](docs/guide/outside-events.md#what-a-page-can-know), for a page that its user opens
+   * Returns the [state of a hook](docs/guide/time-and-events.md#what-a-page-can-know), for a page that its user opens
    * with the id. Rejects only if the store fails.
    */
   hook(hookId: string): Promise<HookView>

@@ -154,7 +154,7 @@ export function guardObserver(
       try {
         const begun = observer.begin?.(operation)
         if (begun === undefined) return undefined
-        if (typeof begun.run === 'function') return guardObserved(begun, report)
+        if (typeof begun.run === 'function') return new GuardedObserved(begun, report)
         // An async function: nobody else would handle its rejection, which could end the process.
         Promise.resolve(begun).catch(report)
         report(misuse('begin of telemetry must return what observes the operation, not a promise of it'))
@@ -166,65 +166,87 @@ export function guardObserver(
   }
 }
 
-function guardObserved(observed: Observed, report: (error: unknown) => void): Observed {
-  const callGuarded = <T>(fn: () => T): T | undefined => {
+type Report = (error: unknown) => void
+
+/** A class, because one is created for every operation, and getters in an object literal would give each a shape of its own. */
+class GuardedObserved implements Observed {
+  readonly #observed: Observed
+  readonly #report: Report
+  #ended = false
+
+  constructor(observed: Observed, report: Report) {
+    this.#observed = observed
+    this.#report = report
+  }
+
+  get span(): string | undefined {
     try {
-      return fn()
+      return this.#observed.span
     } catch (error) {
-      report(error)
+      this.#report(error)
       return undefined
     }
   }
-  /** An async observer: its rejection would be unhandled. The one that it passes on from `fn` is not its own. */
-  const handle = (outcome: unknown, value: unknown): void => {
-    Promise.resolve(outcome).catch(async (error) => {
-      const isOwn = await Promise.resolve(value).then(
-        () => true,
-        (reason) => reason !== error,
-      )
-      if (isOwn) report(error)
-    })
-  }
-  /** Calls `fn` once, whatever the observer does with it. */
-  const runGuarded = <T>(fn: () => T, observe: (once: () => T) => T): T => {
-    let ran: { readonly value: T } | undefined
-    let threw: { readonly error: unknown } | undefined
-    const once = (): T => {
-      if (threw) throw threw.error
-      if (ran) return ran.value
-      try {
-        ran = { value: fn() }
-        return ran.value
-      } catch (error) {
-        threw = { error }
-        throw error
-      }
-    }
+
+  get trace(): Observed['trace'] {
     try {
-      const outcome: unknown = observe(once)
-      if (outcome !== ran?.value) handle(outcome, ran?.value)
+      return this.#observed.trace
     } catch (error) {
-      if (threw?.error !== error) report(error)
+      this.#report(error)
+      return undefined
     }
-    return once()
   }
-  const replayed = quietly<[string, string]>((which) => observed.replayed(...which), report)
-  const end = quietly<OperationEnd>((how) => observed.end(how), report)
-  let ended = false
-  return {
-    get span() {
-      return callGuarded(() => observed.span)
-    },
-    get trace() {
-      return callGuarded(() => observed.trace)
-    },
-    run: (fn) => runGuarded(fn, (once) => observed.run(once)),
-    work: (kind, key, fn, attempt) => runGuarded(fn, (once) => observed.work(kind, key, once, attempt)),
-    replayed: (kind, key) => replayed([kind, key]),
-    end(how) {
-      if (ended) return
-      ended = true
-      end(how)
-    },
+
+  run<T>(fn: () => T): T {
+    return runGuarded(fn, (once) => this.#observed.run(once), this.#report)
   }
+
+  work(kind: string, key: string, fn: () => unknown, attempt: number): unknown {
+    return runGuarded(fn, (once) => this.#observed.work(kind, key, once, attempt), this.#report)
+  }
+
+  replayed(kind: string, key: string): void {
+    quietly(() => this.#observed.replayed(kind, key), this.#report)(undefined)
+  }
+
+  end(how: OperationEnd): void {
+    if (this.#ended) return
+    this.#ended = true
+    quietly(() => this.#observed.end(how), this.#report)(undefined)
+  }
+}
+
+/** Calls `fn` once, whatever the observer does with it. */
+function runGuarded<T>(fn: () => T, observe: (once: () => T) => T, report: Report): T {
+  let ran: { readonly value: T } | undefined
+  let threw: { readonly error: unknown } | undefined
+  const once = (): T => {
+    if (threw) throw threw.error
+    if (ran) return ran.value
+    try {
+      ran = { value: fn() }
+      return ran.value
+    } catch (error) {
+      threw = { error }
+      throw error
+    }
+  }
+  try {
+    const outcome: unknown = observe(once)
+    if (outcome !== ran?.value) handleOutcome(outcome, ran?.value, report)
+  } catch (error) {
+    if (threw?.error !== error) report(error)
+  }
+  return once()
+}
+
+/** An async observer: its rejection would be unhandled. The one that it passes on from the operation is not its own. */
+function handleOutcome(outcome: unknown, value: unknown, report: Report): void {
+  Promise.resolve(outcome).catch(async (error) => {
+    const isOwn = await Promise.resolve(value).then(
+      () => true,
+      (reason) => reason !== error,
+    )
+    if (isOwn) report(error)
+  })
 }

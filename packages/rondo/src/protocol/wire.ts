@@ -30,6 +30,7 @@ export interface ElicitFormParams {
   readonly mode: 'form'
   readonly message: string
   readonly requestedSchema: JsonSchema
+  readonly _meta?: Readonly<Record<string, unknown>>
 }
 
 export interface ElicitUrlParams {

@@ -80,11 +80,13 @@ describe('an answer whose question the run has not reached', () => {
     expect(unasked.journal.kept).toBeUndefined()
   })
 
-  it('R3 is not kept if a handler of the manual form asked, which reads it from the request', async () => {
+  it('R3 is read again by the manual form, and counts for no other question of its key', async () => {
     const flow = replayFlow(sure(), { anchored: true })
     flow.asked = { sure: `${MANUAL}digest` }
     await flow.round({ sure: yes }, { handler: asksFirst(sure()) })
-    expect(flow.journal.kept).toBeUndefined()
+    const reads: Handler = async (ctx) => ctx.inputResponses?.sure
+    expect(returned(await flow.round({ sure: { action: 'decline' } }, { handler: reads }))).toEqual(yes)
+    expect(askedKeys(await flow.round({ first: text }, { handler: asksFirst(sure()) }))).toEqual(['sure'])
   })
 
   it.each([

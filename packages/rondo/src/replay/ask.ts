@@ -12,13 +12,13 @@ import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import {
   type Ask,
-  MANUAL,
   mayRetry,
   mayReword,
   questionText,
   refuseUnaskable,
   whenRead,
   whenReadInOrder,
+  withDeclared,
   withElicitationId,
   withProblem,
 } from './question.ts'
@@ -68,6 +68,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
       request: plain.request,
       unasked: plain.unasked,
       instead: plain.instead,
+      app: plain.app,
       schema: plain.schema,
       read: plain.read,
       within,
@@ -94,13 +95,16 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
   })
 }
 
-/** Keeps the answers to questions that were shown, as far as they came in time, until the run reaches their questions. */
+/**
+ * Keeps the answers to questions that were shown, as far as they came in time, until the run reaches their questions; in the manual
+ * form until the handler returns.
+ */
 export function keepSolicited(run: RunState): void {
   const { asked, answers, anchored, unasked, arrivedAt = run.roundAt } = run.incoming
   if (!answers || !anchored || unasked) return
   for (const [key, answer] of Object.entries(answers)) {
     const question = Object.hasOwn(asked, key) ? asked[key] : undefined
-    if (question === undefined || question.startsWith(MANUAL) || answer === undefined) continue
+    if (question === undefined || answer === undefined) continue
     const due = run.record.deadline(key)
     if (due === undefined || arrivedAt < due) run.record.keep(key, { question, answer })
   }
@@ -179,7 +183,8 @@ function openQuestion(run: RunState, key: string, question: Asking, digest: stri
   const missing = missingCapability(run.incoming.capabilities, question.request)
   if (missing) return refuseUnaskable(run, question, missing)
   const problem = run.record.reask(key).problem
-  const request = problem ? withProblem(question.request, problem) : question.request
+  const asked = withDeclared(run, question, question.request)
+  const request = problem ? withProblem(asked, problem) : asked
   const { kind, within, expire } = question
   const due = within === undefined ? undefined : fixDeadline(run, key, (now) => now + within).due
   if (due !== undefined && isOver(run, due)) return expire(run.platform.now())

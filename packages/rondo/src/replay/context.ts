@@ -5,8 +5,9 @@
 
 import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
 import { callable, defineOptions, flag, type Option, type OptionsOf, unchecked } from '../options.ts'
+import { drawsForms } from '../protocol/common/apps.ts'
 import { supports } from '../protocol/common/request.ts'
-import { LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
+import { type InputResponse, LOG_LEVELS, type LogLevel, type Root } from '../protocol/wire.ts'
 import type {
   ConfirmOptions,
   Context,
@@ -24,8 +25,16 @@ import { approve } from './approve.ts'
 import { ask } from './ask.ts'
 import { openHook } from './hook.ts'
 import type { RetryPolicy, Undoable } from './input.ts'
+import { setLabels } from './label.ts'
 import { openOffer } from './offer.ts'
-import { confirmQuestion, formQuestion, rootsQuestion, samplingQuestion, urlQuestion } from './question.ts'
+import {
+  confirmQuestion,
+  formQuestion,
+  MANUAL,
+  rootsQuestion,
+  samplingQuestion,
+  urlQuestion,
+} from './question.ts'
 import { attemptWithin, readRetry, readTimeout } from './retry.ts'
 import {
   type Deferred,
@@ -142,8 +151,10 @@ class RunContext implements Context {
           fn(new EffectWorkInfo(signal, attempt, derived)),
         )
       }
+      const { admit } = this.#run
+      const admitted = (attempt: number): unknown => (admit ? admit().then(() => act(attempt)) : act(attempt))
       const fenced = (attempt: number): unknown =>
-        options?.once ? onceOf(this.#run)(key, branch, () => act(attempt)) : act(attempt)
+        options?.once ? onceOf(this.#run)(key, branch, () => admitted(attempt)) : admitted(attempt)
       const worked = work(this.#run, 'effect', key, fenced, {
         check: unread,
         retry,
@@ -151,7 +162,7 @@ class RunContext implements Context {
       })
       if (options?.undo) {
         const settled = worked.catch(() => {})
-        noteUndoable(this.#run, { key, undo: options.undo as Undoable['undo'], settled })
+        noteUndoable(this.#run, { key, undo: options.undo as Undoable['undo'], timeout, settled })
       }
       return (await worked) as never
     })
@@ -182,6 +193,7 @@ class RunContext implements Context {
     if (isNews(this.#run)) background.setStatus(message)
     else background.statusWasSet?.()
   }
+  readonly label: Context['label'] = (labels) => setLabels(this.#run, labels)
 
   readonly now: Context['now'] = () => this.#run.turn.now()
   readonly uuid: Context['uuid'] = (name) => drawUuid(this.#run, name)
@@ -196,7 +208,10 @@ class RunContext implements Context {
     if (!this.#run.turn.ended()) this.#run.deferred.push(fn)
     else throwIfNested(this.#run, 'ctx.defer()')
   }
-  readonly can: Context['can'] = (kind) => supports(this.#run.client.capabilities, kind)
+  readonly can: Context['can'] = (kind) => {
+    const { capabilities } = this.#run.client
+    return kind === 'app' ? drawsForms(capabilities) : supports(capabilities, kind)
+  }
 
   get signal(): AbortSignal {
     return this.#run.signal()
@@ -204,7 +219,9 @@ class RunContext implements Context {
 
   /** Reading either counts as receiving client input: it enters the keys of effects, and what follows is news. */
   get inputResponses(): Context['inputResponses'] {
-    const inputResponses = this.#run.inputResponses()
+    const kept = manualAnswers(this.#run)
+    const given = this.#run.inputResponses()
+    const inputResponses = kept.length > 0 ? { ...given, ...Object.fromEntries(kept) } : given
     for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#receive(`manual:${key}`, answer)
     return inputResponses
   }
@@ -248,6 +265,13 @@ class RunContext implements Context {
   }
 }
 
+/** The answers to the questions that the handler returned last, of this round and of those since that did not reach them. */
+function manualAnswers({ record }: RunState): [string, InputResponse][] {
+  return Array.from(record.early()).flatMap(([key, { question, answer }]) =>
+    question.startsWith(MANUAL) ? [[key, answer as InputResponse]] : [],
+  )
+}
+
 /** The calls as authors write them, by method: a name, and a second argument. */
 const CALLS = {
   ask: { usage: "ctx.ask('name', { message, schema })", type: 'object' },
@@ -284,6 +308,7 @@ const QUESTION_OPTIONS = defineOptions('ask', {
   within,
   allowSecretLike: unchecked(),
   orArgument: unchecked(),
+  ui: unchecked(),
 } satisfies OptionsOf<Question>)
 const VISIT_OPTIONS = defineOptions('visit', { message: unchecked(), url: unchecked(), within })
 const CONFIRM_OPTIONS = defineOptions('confirm', {

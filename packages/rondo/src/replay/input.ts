@@ -42,10 +42,12 @@ export interface ReplayInput {
   readonly approvals?: Approvals
   /** Runs an effect unless the store has its result. `branch` identifies what the client had answered when it was called. */
   once?(key: string, branch: string, act: () => unknown): Promise<unknown>
-  /** Called before each attempt of an effect. Rejects if this run must not change anything any more. */
+  /** Called before each attempt of an effect or an undo. Rejects if this run must not change anything any more. */
   admit?(): Promise<void>
   /** Keeps effects that can be undone, or says why it cannot. */
   readonly undoing?: Undoing | { readonly missing: string }
+  /** Keeps the labels of a task, or says why this server has none. Absent where nothing is stored. */
+  readonly labelling?: Labelling | { readonly missing: string }
   /** This run undoes these effects and does nothing else. */
   readonly undoes?: readonly Undoable[]
   inputResponses(): InputResponses | undefined
@@ -209,6 +211,12 @@ export interface Undoing {
   readonly retry?: RetryPolicy
 }
 
+/** Keeps labels by which an operator finds the task. */
+export interface Labelling {
+  /** Makes the labels durable, beside those that the task has already. */
+  keep(labels: ReadonlyMap<string, string>): Promise<void>
+}
+
 export interface RetryPolicy {
   readonly times: number
   readonly delayMs: number
@@ -223,6 +231,8 @@ export type UndoReport = Awaited<ReturnType<Context['undo']>>
 export interface Undoable {
   readonly key: string
   readonly undo: NonNullable<EffectOptions['undo']>
+  /** The time for one attempt, in ms. */
+  readonly timeout?: number
   /** Resolves when the effect has an outcome. */
   readonly settled: Promise<unknown>
 }

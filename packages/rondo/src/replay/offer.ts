@@ -15,7 +15,15 @@ import { copyParsed } from '../lib/json.ts'
 import { missingCapability } from '../protocol/common/request.ts'
 import type { Offer, Outcome, Question } from '../tool/context.ts'
 import { ask } from './ask.ts'
-import { type Ask, formQuestion, questionText, type Reading, whenRead, withProblem } from './question.ts'
+import {
+  type Ask,
+  formQuestion,
+  questionText,
+  type Reading,
+  whenRead,
+  withDeclared,
+  withProblem,
+} from './question.ts'
 import {
   append,
   arrivalName,
@@ -74,7 +82,8 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
   const show = (): void => {
     if (isWithdrawn() || missingCapability(run.incoming.capabilities, form.request)) return
     const problem = run.record.reask(key).problem
-    const request = problem ? withProblem(form.request, problem) : form.request
+    const asked = withDeclared(run, form, form.request)
+    const request = problem ? withProblem(asked, problem) : asked
     answers.delete(key)
     wakers.set(arrival, () => {
       const arrived = answers.get(key)

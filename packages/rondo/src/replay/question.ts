@@ -10,6 +10,7 @@ import { readForm } from '../form/form.ts'
 import type { AskEntryKind } from '../journal/journal.ts'
 import { isLoopback } from '../lib/address.ts'
 import { canonicalJson, isRecord } from '../lib/json.ts'
+import { drawsForms, isAppUri, withApp } from '../protocol/common/apps.ts'
 import { joinCapabilities, nameCapabilities } from '../protocol/common/request.ts'
 import type { ClientCapabilities, InputRequest, JsonSchema, SamplingParams } from '../protocol/wire.ts'
 import type { ConfirmOptions, Outcome, Question } from '../tool/context.ts'
@@ -31,26 +32,37 @@ export interface Ask {
   readonly unasked: boolean
   /** The arguments that make the question unnecessary. */
   readonly instead?: readonly string[]
+  /** The app that draws the form, for clients that declare it. */
+  readonly app?: string
   /** The schema of a form, as the author passed it. */
   readonly schema?: object
   read(answer: unknown): Promise<Reading>
 }
 
 export function formQuestion(
-  { message, schema, allowSecretLike, orArgument }: Question,
+  { message, schema, allowSecretLike, orArgument, ui }: Question,
   bounds?: TextBounds,
 ): Ask {
   const form = compileForm(schema, { allowSecretLike })
   assertMessage(message)
+  if (ui !== undefined && !isAppUri(ui))
+    throw misuse(
+      `The ui of a question must be the URI of a resource that begins with ui:// and names a host, such as 'ui://tables/seats'; got ${describeUi(ui)}.`,
+    )
   return {
     kind: 'form',
     unasked: true,
+    app: ui,
     instead: typeof orArgument === 'string' ? [orArgument] : orArgument,
     schema,
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>
       readElicit(answer, async (content) => readContent(content, await form.validate(content, bounds))),
   }
+}
+
+function describeUi(ui: unknown): string {
+  return typeof ui === 'string' ? JSON.stringify(ui.slice(0, 100)) : typeof ui
 }
 
 export function confirmQuestion(message: string, { label = 'Yes, go ahead' }: ConfirmOptions = {}): Ask {
@@ -182,12 +194,14 @@ export const MANUAL = 'manual:'
 const formTexts = new WeakMap<JsonSchema, string>()
 
 /** The canonical text of a question. Its digest is sealed under the question's key (R3). */
-export function questionText({ kind, request }: Ask): string {
+export function questionText({ kind, request, app }: Ask): string {
   if (request.method !== 'elicitation/create' || request.params.mode !== 'form') {
     return canonicalJson([kind, request])
   }
   const { message, requestedSchema } = request.params
-  return `["${kind}",{"method":"${request.method}","params":{"message":${JSON.stringify(message)},"mode":"form","requestedSchema":${formText(requestedSchema)}}}]`
+  // Whether this client is sent the app is not part of the question: another request of the same call may declare something else.
+  const ui = app === undefined ? '' : `,"ui":${JSON.stringify(app)}`
+  return `["${kind}",{"method":"${request.method}","params":{"message":${JSON.stringify(message)},"mode":"form","requestedSchema":${formText(requestedSchema)}${ui}}}]`
 }
 
 function formText(schema: JsonSchema): string {
@@ -209,6 +223,11 @@ export function withProblem(request: InputRequest, problem: string): InputReques
     ...request,
     params: { ...request.params, message: `${toSentence(problem)} ${request.params.message}` },
   }
+}
+
+/** The request as this client is sent it: with the app that draws the form, if the client declares that. */
+export function withDeclared({ incoming }: RunState, { app }: Ask, request: InputRequest): InputRequest {
+  return app !== undefined && drawsForms(incoming.capabilities) ? withApp(request, app) : request
 }
 
 /** Adds the id of a page to visit: unguessable, the same on every replay, and not part of the question's text. */

@@ -48,6 +48,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
     replayed: run.tally.replayed,
     executed: run.tally.executed,
     undoable: run.undoable ? [...run.undoable.values()] : NOTHING,
+    labels: run.labels,
   }
 }
 
@@ -80,6 +81,7 @@ function createRun(input: ReplayInput, signal: RunSignal): RunState {
     once: input.once,
     admit: input.admit,
     undoing: input.undoing,
+    labelling: input.labelling,
     undoes: input.undoes,
     inputResponses: input.inputResponses,
     requestState: input.requestState,

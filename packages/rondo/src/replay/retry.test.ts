@@ -219,6 +219,16 @@ describe('a retry that waits', () => {
     expect(ran).toHaveLength(2)
   })
 
+  it('waits no longer than a request may if the clock that set its time is ahead of this one', async () => {
+    const flow = flowOf(failing([new Error('a')], { delay: '3 s' }), { dev: true })
+    const round = { until: flow.clock.now + 2_000, ms: 4_000, handsBack: true }
+    await flow.round(undefined, { sleeping: { round } })
+    flow.clock.now -= MINUTE
+    const began = flow.clock.now
+    expect(returned(await flow.round(undefined, { sleeping: { inlineMs: 10_000 } }))).toBe('charged at 2')
+    expect(flow.clock.now - began).toBe(10_000)
+  })
+
   it('ends with advice when the time of its round is up and it cannot be handed back', async () => {
     const flow = flowOf(failing([new Error('a')], { delay: '3 s' }))
     const round = { until: flow.clock.now + 2_000, ms: 4_000, handsBack: false }
@@ -306,6 +316,24 @@ describe('the option timeout', () => {
     expect(returned(await flow.round())).toBe('attempt 2')
     expect(signals[0]?.aborted).toBe(true)
     late.reject(new Error('too late'))
+  })
+
+  it('refuses an operation of an attempt that is late, which begins nothing', async () => {
+    const late = deferredPromise<void>()
+    const ran: string[] = []
+    const flow = flowOf(async (ctx) => {
+      const attempt = async (): Promise<void> => {
+        await late.promise
+        await ctx.effect('inner', () => void ran.push('inner'))
+      }
+      await ctx.step('outer', attempt, { timeout: 5 }).catch(() => {})
+      late.resolve()
+      await new Promise<void>((resolve) => setImmediate(resolve))
+      return 'done'
+    })
+    const report = await flow.round()
+    expect(refusal(report)).toBe('REPLAY_NESTED')
+    expect(ran).toEqual([])
   })
 
   it('is an error that the handler can catch', async () => {

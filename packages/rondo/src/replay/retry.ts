@@ -11,13 +11,11 @@
 import { Fatal, misuse, RetryLater, RondoError, ToolError } from '../errors.ts'
 import { type Duration, describeDuration, toMilliseconds } from '../lib/clock.ts'
 import { defineOptions, number, type OptionsOf, unchecked } from '../options.ts'
-import type { EffectOptions } from '../tool/context.ts'
+import type { RetryOptions } from '../tool/context.ts'
 import type { FailedAttempt, RetryPolicy, Sleeping } from './input.ts'
-import { continueDuring, isA, type RunState, read } from './run-state.ts'
+import { continueDuring, isA, keepMarks, type RunState, read } from './run-state.ts'
 import { createRunSignal } from './signal.ts'
 import { checkDuration, isOver, resumeAt } from './wait.ts'
-
-type RetryOptions = NonNullable<EffectOptions['retry']>
 
 const RETRY_OPTIONS = defineOptions('retry', {
   times: number(3, { whole: true, max: 1_000 }),
@@ -77,8 +75,21 @@ export function retryLater(run: RunState, failed: FailedAttempt, begin: () => vo
   waitToRetry(run, failed, begin)
 }
 
+/** Continues the wait of an earlier run. */
+export function resumeRetry(
+  run: RunState,
+  { due, ...failed }: Pick<FailedAttempt, 'kind' | 'key' | 'due'>,
+  begin: () => void,
+): void {
+  const { parks, inlineMs, beyond } = run.sleeping()
+  const hasToWaitHere = !parks && beyond !== 'leave'
+  // A longer wait would not be in the journal of such a request: the clock that fixed its end is ahead of this one.
+  const latest = hasToWaitHere ? run.platform.now() + inlineMs : due
+  waitToRetry(run, { ...failed, due: Math.min(due, latest) }, begin)
+}
+
 /** Calls `begin` when the next attempt is due, unless the run cannot wait until then. */
-export function waitToRetry(
+function waitToRetry(
   run: RunState,
   { kind, key, due }: Pick<FailedAttempt, 'kind' | 'key' | 'due'>,
   begin: () => void,
@@ -126,7 +137,7 @@ function tooLong({ parks, inlineMs, beyond, round }: Sleeping, what: string, lef
 
 /**
  * Runs one attempt with its signal. After `ms` it counts as failed and its signal fires; whatever it does from then on is
- * ignored.
+ * ignored, and an operation that it calls is still refused.
  */
 export function attemptWithin(
   run: RunState,
@@ -140,7 +151,13 @@ export function attemptWithin(
     const expire = (): void => reject(timedOut(label, ms))
     const cancel = run.platform.after(ms, expire)
     const attempt = async (): Promise<unknown> => act(signal.get)
-    attempt().then(resolve, reject).finally(cancel)
+    const settled = keepMarks(run.platform.scope)
+    attempt()
+      .then(resolve, reject)
+      .finally(() => {
+        cancel()
+        settled()
+      })
   }).finally(signal.abort)
 }
 

@@ -64,6 +64,10 @@ export interface RunState extends ReplayInput {
   undoable?: Map<string, Undoable>
   /** Keys of the effects that `ctx.undo()` has been called for in this run. */
   undone?: Set<string>
+  /** The labels that the handler has set, the latest last. */
+  labels?: ReadonlyMap<string, string>
+  /** True if some of the labels have not been passed to the carrier. */
+  relabelled?: boolean
   /** Cancels the timer for the next deadline. */
   alarm?: () => void
   /** Cancels the timer of a request that only sleeps. */
@@ -188,6 +192,8 @@ export interface RunReport {
   readonly executed: number
   /** The undo functions that this run reached. */
   readonly undoable: readonly Undoable[]
+  /** The labels that the handler has set, the latest last. */
+  readonly labels?: ReadonlyMap<string, string>
 }
 
 /** Takes a name for one use in this run (R4). Returns false if that ended the run. */
@@ -201,7 +207,7 @@ export function takeName(
   assertName(key)
   if (run.turn.ended()) return false
   run.operations?.push({ kind, key, question, schema })
-  const before = run.names.get(key)
+  const before = run.names.get(key) ?? (kind === 'undo' ? undefined : reservedFor(run, key))
   if (before !== undefined) {
     const detail =
       `The name "${key}" is used twice in one run (${before}, then ${kind}). ` +
@@ -220,6 +226,17 @@ export function takeName(
     return false
   }
   return true
+}
+
+/** The name of an effect's undo is taken from the moment the effect is called. */
+function reservedFor({ undoable }: RunState, key: string): EntryKind | undefined {
+  for (const effect of undoable?.keys() ?? []) if (undoName(effect) === key) return 'undo'
+  return undefined
+}
+
+/** The name of the entry that records the undo of an effect. */
+export function undoName(key: string): string {
+  return `${key}.undo`
 }
 
 const MAX_NAME = 128
@@ -294,13 +311,23 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
 }
 
 /** A recorded result was delivered. */
-export function noteReplayed({ tally }: RunState): void {
-  if (tally.past > 0) tally.past -= 1
+export function noteReplayed(run: RunState): void {
+  if (run.tally.past > 0) run.tally.past -= 1
+  if (run.relabelled) keepLabels(run)
 }
 
 /** From here on everything happens for the first time. */
-export function noteNews({ tally }: RunState): void {
-  tally.past = 0
+export function noteNews(run: RunState): void {
+  run.tally.past = 0
+  if (run.relabelled) keepLabels(run)
+}
+
+/** Passes new labels to the carrier, unless the handler repeats what an earlier run did: that run has passed them on. */
+export function keepLabels(run: RunState): void {
+  const { labelling, labels, frozen, tally, turn } = run
+  if (!labels || frozen || tally.past > 0 || turn.ended()) return
+  run.relabelled = false
+  if (labelling && 'keep' in labelling) void continueDuring(run, labelling.keep(labels))
 }
 
 /**
@@ -408,7 +435,9 @@ function reportLate(run: RunState, label: string): void {
 
 function nestedError(run: RunState, label: string): RondoError | undefined {
   const outer = run.platform.scope.storage.getStore() as Mark | undefined
-  if (outer?.run !== run) return undefined
+  // An undo function that runs after its handler has the `ctx` of a run that is over.
+  const isUndo = outer?.run.undoes !== undefined && outer.run.flow === run.flow
+  if (outer?.run !== run && !isUndo) return undefined
   const detail =
     `The ${label} was called inside the ${outer.label}. The code in there runs once and is not replayed, so it cannot ` +
     `use ctx: call the ${label} in the handler itself, before or after.`
@@ -421,10 +450,18 @@ function nestedError(run: RunState, label: string): RondoError | undefined {
  */
 export async function runMarked(mark: Mark, fn: () => unknown): Promise<unknown> {
   const { scope } = mark.run.platform
-  scope.running += 1
+  const settled = keepMarks(scope)
   try {
     return await scope.storage.run(mark, fn)
   } finally {
+    settled()
+  }
+}
+
+/** Keeps the marks of work that is running until the returned function is called. */
+export function keepMarks(scope: Scope): () => void {
+  scope.running += 1
+  return () => {
     scope.running -= 1
     if (scope.running === 0) disable(scope)
   }

@@ -9,18 +9,13 @@
  * The functions are found by running the handler: a run collects those of the effects that it reaches.
  */
 
-import { misuse } from '../errors.ts'
+import { misuse, RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import { copyParsed } from '../lib/json.ts'
 import type { RetryPolicy, Undoable, Undoing, UndoReport } from './input.ts'
 import { attemptWithin } from './retry.ts'
-import { type RunState, toHex } from './run-state.ts'
+import { type RunState, toHex, undoName } from './run-state.ts'
 import { effectKey, work } from './work.ts'
-
-/** The name of the entry that records the undo of an effect. */
-export function undoName(key: string): string {
-  return `${key}.undo`
-}
 
 /** Returns the part of the carrier that keeps effects which can be undone; throws if there is none. */
 export function undoingOf({ undoing }: RunState): Undoing {
@@ -59,8 +54,16 @@ export function keepsIntent(
 
 /** Notes the undo function of an effect that the handler has called. `settled` resolves when the effect has an outcome. */
 export function noteUndoable(run: RunState, undoable: Undoable): void {
+  const { key } = undoable
+  const other = run.names.get(undoName(key))
+  if (other !== undefined && other !== 'undo') {
+    const detail =
+      `The effect "${key}" can be undone, which is recorded as "${undoName(key)}", but that name is used already (${other}). ` +
+      'Rename one of the two.'
+    run.turn.refuse(new RondoError('REPLAY_NAME_REUSED', detail))
+  }
   run.undoable ??= new Map()
-  run.undoable.set(undoable.key, undoable)
+  run.undoable.set(key, undoable)
 }
 
 /** Undoes what the handler has called so far and has not undone yet. */
@@ -76,21 +79,25 @@ export async function undoSoFar(run: RunState): Promise<UndoReport> {
 /** In a call somebody waits. A worker is more patient (`Undoing.retry`). */
 const RETRY: RetryPolicy = { times: 3, delayMs: 1_000, factor: 2, maxDelayMs: 10_000 }
 
+/** The time for one attempt to undo an effect that has no `timeout`: nothing may wait forever. */
+const ATTEMPT_MS = 30_000
+
 /** Undoes these effects, the last that began first. */
 export async function undoEach(run: RunState, undoables: readonly Undoable[]): Promise<UndoReport> {
   const undoing = undoingOf(run)
-  const functions = new Map(undoables.map((one) => [one.key, one.undo]))
+  const functions = new Map(undoables.map((one) => [one.key, one]))
   const undone: string[] = []
   const failed: string[] = []
   for (const { key, effectKey } of [...run.record.begun()].reverse()) {
-    const undo = functions.get(key)
-    if (!undo) continue
+    const undoable = functions.get(key)
+    if (!undoable) continue
+    const { undo, timeout = ATTEMPT_MS } = undoable
     const ownKey = toHex(run.platform.derive(run.journal.seed, `undo:${effectKey}`)).slice(0, 32)
     const outcome = run.record.find(key)?.entry
     const ran = outcome && !('failure' in outcome) ? 'yes' : 'maybe'
     const result = outcome && 'value' in outcome ? copyParsed(outcome.value) : undefined
     const act = async (): Promise<void> => {
-      await attemptWithin(run, `undo of "${key}"`, undefined, (signal) =>
+      await attemptWithin(run, `undo of "${key}"`, timeout, (signal) =>
         undo(result, {
           key: ownKey,
           effectKey,

@@ -13,6 +13,8 @@ import type { Ending, Operation, RunReport } from './run-state.ts'
 
 const SILENT: Line = { notify: () => {}, closed: false, onClose: () => () => {} }
 
+const NONE: ReadonlyMap<string, string> = new Map()
+
 /** Real time between the two runs, so that a handler that reads the clock itself sees another time. */
 const PAUSE_MS = 4
 
@@ -43,7 +45,9 @@ export async function verify(
   })
   const difference = wasMoved(first.ending)
     ? compareOperations(first, { ...second, operations: second.operations.slice(0, first.operations.length) })
-    : (compareOperations(first, second) ?? compareEndings(first.ending, second.ending))
+    : (compareOperations(first, second) ??
+      compareLabels(first, second) ??
+      compareEndings(first.ending, second.ending))
   if (difference === undefined) {
     const created = first.operations.filter(
       ({ schema }, i) => schema && schema !== second.operations[i]?.schema,
@@ -75,6 +79,14 @@ function compareOperations(first: RunReport, second: RunReport): string | undefi
     return `operation ${i + 1} was ${label(a)} and then ${label(b)}${reworded}`
   }
   return undefined
+}
+
+function compareLabels(
+  { labels = NONE }: RunReport,
+  { labels: again = NONE }: RunReport,
+): string | undefined {
+  const other = [...labels.keys(), ...again.keys()].find((name) => labels.get(name) !== again.get(name))
+  return other === undefined ? undefined : `the label "${other}" had another value`
 }
 
 function compareEndings(first: Ending, second: Ending): string | undefined {

@@ -10,7 +10,7 @@ import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
 import type { Journal, RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson, copyParsed } from '../lib/json.ts'
 import type { RetryPolicy } from './input.ts'
-import { delayAfter, retryLater, waitToRetry } from './retry.ts'
+import { delayAfter, resumeRetry, retryLater } from './retry.ts'
 import {
   append,
   isA,
@@ -72,7 +72,7 @@ export function work(
       })
     const due = run.record.attempts(key) > 0 ? run.record.deadline(key) : undefined
     if (due === undefined) attempt()
-    else waitToRetry(run, { kind, key, due }, attempt)
+    else resumeRetry(run, { kind, key, due }, attempt)
   })
 }
 
@@ -124,8 +124,9 @@ function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): 
   const mark: Mark = { run, label: `${kind} "${key}"` }
   const { observed } = run
   const { admit } = run
+  // An effect is admitted later, inside what it waits for.
   const act = (): unknown =>
-    admit && kind === 'effect' ? admit().then(() => job.act(attempt)) : job.act(attempt)
+    admit && kind === 'undo' ? admit().then(() => job.act(attempt)) : job.act(attempt)
   const start = (): void => {
     runMarked(mark, observed ? () => observed.work(kind, key, act, attempt) : act).then(done, failed)
   }

@@ -1,6 +1,16 @@
+import { createCipheriv, createHash, createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { envelopeLength, isPaddedSize, pad, paddedSize, unpad } from './envelope.ts'
+import { AUDIENCE, ringOf } from '../../../../test/support/seal-fixtures.ts'
+import {
+  deriveShared,
+  envelopeLength,
+  isPaddedSize,
+  openEnvelope,
+  pad,
+  paddedSize,
+  unpad,
+} from './envelope.ts'
 
 describe('pad and unpad', () => {
   it('P1 restores the data without the padding', () => {
@@ -37,6 +47,27 @@ describe('pad and unpad', () => {
     ['nothing at all', Buffer.alloc(0)],
   ])('refuses %s', (_name, padded) => {
     expect(unpad(padded)).toBeUndefined()
+  })
+})
+
+describe('a token of ours whose padding is not', () => {
+  const ring = ringOf('a')
+
+  it.each([
+    ['opens with the padding of its data', pad(Buffer.from('data')), { kind: 'open' }],
+    ['is refused with any other', Buffer.alloc(512), { kind: 'refused', reason: 'shape', keyId: 'a' }],
+  ])('B4 %s', (_name, padded, expected) => {
+    const header = Buffer.of(1, 2, 0, 0, 0, 0)
+    header.writeUInt32BE(ring.mint.id, 2)
+    const [salt, nonce] = [Buffer.alloc(16, 1), Buffer.alloc(12, 2)]
+    const { aesKey, commitmentKey } = deriveShared(ring.mint, header, salt)
+    const audience = createHash('sha256').update(JSON.stringify(AUDIENCE)).digest()
+    const context = Buffer.concat([Buffer.from('rondo seal\0'), audience, header])
+    const commitment = createHmac('sha256', commitmentKey).update(context).digest()
+    const cipher = createCipheriv('aes-256-gcm', aesKey, nonce).setAAD(context)
+    const ciphertext = Buffer.concat([cipher.update(padded), cipher.final(), cipher.getAuthTag()])
+    const token = Buffer.concat([header, salt, nonce, commitment, ciphertext]).toString('base64url')
+    expect(openEnvelope(ring, AUDIENCE, `r1.${token}`, 64 * 1024)).toMatchObject(expected)
   })
 })
 

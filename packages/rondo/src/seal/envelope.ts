@@ -199,7 +199,7 @@ const ZEROS = Buffer.alloc(SMALLEST_STEP)
 export function unpad(padded: Buffer): Buffer | undefined {
   if (!isPaddedSize(padded.byteLength)) return undefined
   const end = PREFIX_BYTES + padded.readUInt32BE(0)
-  if (end > padded.byteLength || paddedSize(end - PREFIX_BYTES) !== padded.byteLength) return undefined
+  if (paddedSize(end - PREFIX_BYTES) !== padded.byteLength) return undefined
   for (let from = end; from < padded.byteLength; from += ZEROS.byteLength) {
     const to = Math.min(padded.byteLength, from + ZEROS.byteLength)
     if (padded.compare(ZEROS, 0, to - from, from, to) !== 0) return undefined
@@ -297,9 +297,8 @@ export function createKeyTable(derive: typeof deriveShared = deriveShared): KeyT
     find: (key, header, salt) => of(key).opened.get(nameOf(salt)) ?? derive(key, header, Buffer.from(salt)),
     keep(key, shared) {
       const { opened } = of(key)
-      const name = nameOf(shared.salt)
       shared.kept = true
-      if (opened.get(name) === undefined) opened.set(name, shared)
+      opened.set(nameOf(shared.salt), shared)
     },
   }
 }

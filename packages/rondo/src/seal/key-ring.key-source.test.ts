@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { ringOf } from '../../../../test/support/seal-fixtures.ts'
 import {
   developmentKeys,
@@ -12,9 +12,16 @@ import {
   resolveKeys,
 } from './key-ring.ts'
 
+afterEach(() => {
+  vi.unstubAllEnvs()
+  vi.restoreAllMocks()
+})
+
 describe('keysFromEnv', () => {
-  it('reads the value', async () => {
+  it('reads the value, by default that of RONDO_KEYS', async () => {
     expect((await keysFromEnv(generateKey('a')).load()).names).toEqual(['a'])
+    vi.stubEnv('RONDO_KEYS', generateKey('b'))
+    expect((await keysFromEnv().load()).names).toEqual(['b'])
   })
 
   it.each(['', '  '])('says how to set RONDO_KEYS when it is %j', (value) => {
@@ -92,6 +99,14 @@ describe('keysFromFile', () => {
   })
 })
 
+describe('the interval of a refresh', () => {
+  it('is 30 s for a file by default, and as long as the caller says', () => {
+    expect(keysFromFile('x').refreshMs).toBe(30_000)
+    expect(keysFromFile('x', { refreshMs: 5 }).refreshMs).toBe(5)
+    expect(keysFromFunction(() => '', { refreshMs: 7 }).refreshMs).toBe(7)
+  })
+})
+
 describe('keysFromFunction', () => {
   it('accepts a ring or its text, synchronously or not', async () => {
     const ring = ringOf('a')
@@ -99,6 +114,9 @@ describe('keysFromFunction', () => {
     expect(await keysFromFunction(async () => ring, { refreshMs: 7 }).load()).toBe(ring)
     expect((await keysFromFunction(async () => generateKey('b')).load()).names).toEqual(['b'])
     expect(keysFromFunction(() => ring)).not.toHaveProperty('refreshMs')
+    await expect(keysFromFunction(() => 'nokey').load()).rejects.toThrow(
+      /^The text of the function for keys cannot be used: Key 1 has no name/,
+    )
   })
 })
 
@@ -115,6 +133,16 @@ describe('developmentKeys', () => {
     expect(warnings[0]).not.toContain(ring.mint.secret.export().toString('base64'))
   })
 
+  it('asks NODE_ENV, and warns on the console', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    vi.stubEnv('NODE_ENV', 'production')
+    expect(() => developmentKeys().load()).toThrow(/keys in production/)
+    expect(warn).not.toHaveBeenCalled()
+    vi.stubEnv('NODE_ENV', 'development')
+    await developmentKeys().load()
+    expect(warn).toHaveBeenCalledOnce()
+  })
+
   it('throws in production, and says what to do', () => {
     const warnings: string[] = []
     const source = developmentKeys({ nodeEnv: 'production', warn: (text) => warnings.push(text) })
@@ -125,6 +153,7 @@ describe('developmentKeys', () => {
 
 describe('resolveKeys', () => {
   const env = { RONDO_KEYS: generateKey('env'), NODE_ENV: 'production' }
+  const local = { RONDO_LOCAL_KEYS: generateKey('local') }
   const quiet = { warn: () => {} }
 
   it.each([
@@ -132,6 +161,8 @@ describe('resolveKeys', () => {
     ['a ring', ringOf('given'), env, 'given'],
     ['a source', { load: () => ringOf('given') }, env, 'given'],
     ['nothing, with RONDO_KEYS set', undefined, env, 'env'],
+    ['nothing, with a local key beside RONDO_KEYS', undefined, { ...env, ...local, NODE_ENV: '' }, 'env'],
+    ['nothing, with a local key', undefined, local, 'local'],
     ['nothing, with nothing set', undefined, {}, 'development'],
     ['nothing, with RONDO_KEYS empty', undefined, { RONDO_KEYS: '' }, 'development'],
   ])('given %s uses the right keys at once', (_name, keys, environment, expected) => {
@@ -146,8 +177,44 @@ describe('resolveKeys', () => {
     expect(() => resolveKeys(undefined, { env: { RONDO_KEYS: 'nonsense' } })).toThrow(TypeError)
   })
 
-  it('rejects in ready() if there are no keys in production', async () => {
-    const holder = resolveKeys(undefined, { ...quiet, env: { NODE_ENV: 'production' } })
+  it.each([{}, local])('rejects in ready() if there are no keys in production: %#', async (others) => {
+    const holder = resolveKeys(undefined, { ...quiet, env: { ...others, NODE_ENV: 'production' } })
     await expect(holder.ready()).rejects.toThrow(/production/)
+  })
+
+  it.each([5, null, true])('refuses %j in place of keys', (keys) => {
+    expect(() => resolveKeys(keys as never)).toThrow(/keys must be text/)
+  })
+
+  it('uses the environment of the process by default', () => {
+    vi.stubEnv('RONDO_KEYS', generateKey('process'))
+    const holder = resolveKeys(undefined)
+    holder.ready()
+    expect(holder.ring.names).toEqual(['process'])
+  })
+
+  it('B9 reports a refresh that fails on the console, unless the caller wants to know', async () => {
+    const warn = vi.spyOn(console, 'warn').mockImplementation(() => {})
+    const errors: unknown[] = []
+    let failing = false
+    const refreshes: (() => void)[] = []
+    const source = {
+      refreshMs: 5,
+      load() {
+        if (failing) throw 'kms is down'
+        return ringOf('a')
+      },
+    }
+    const schedule = (task: () => void) => {
+      refreshes.push(task)
+      return () => {}
+    }
+    resolveKeys(source, { schedule }).ready()
+    resolveKeys(source, { schedule, onError: (error) => errors.push(error) }).ready()
+    failing = true
+    for (const refresh of refreshes.splice(0)) refresh()
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(warn.mock.calls).toEqual([['The keys could not be refreshed: kms is down']])
+    expect(errors).toEqual(['kms is down'])
   })
 })

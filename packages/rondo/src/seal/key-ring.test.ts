@@ -28,6 +28,18 @@ describe('parseKeys', () => {
     expect(parseKeys(text).mint.secret.export()).toEqual(SECRET)
   })
 
+  it('reads base64 of every length, with both characters that base64url replaces', () => {
+    const secret = Buffer.concat([Buffer.of(0xfb, 0xff), SECRET])
+    const text = secret.toString('base64')
+    expect(text).toMatch(/^\+\/.*==$/)
+    expect(parseKeys(`k:${text}`).mint.secret.export()).toEqual(secret)
+  })
+
+  it('accepts a name of 1 to 64 characters', () => {
+    const names = ['k', 'A-z_0.9', 'n'.repeat(64)]
+    expect(parseKeys(names.map((name) => `${name}:${BASE64}`).join()).names).toEqual(names)
+  })
+
   it.each([
     ['nothing', ' , ', /contains no key/],
     ['a key without a name', BASE64, /Key 1 has no name/],
@@ -37,6 +49,12 @@ describe('parseKeys', () => {
     ['a secret that is not base64', `k:${BASE64.slice(0, -2)}!=`, /key 1 is not base64/],
     ['a secret in hex', `k:${SECRET.toString('hex').slice(0, 31)}`, /key 1 is (shorter|not base64)/],
     ['a short secret', `k:${SECRET.subarray(1).toString('base64')}`, /key 1 is shorter than 32 bytes/],
+    ['a name of 65 characters', `${'n'.repeat(65)}:${BASE64}`, /name of key 1/],
+    ['a name that begins with another character', `/k:${BASE64}`, /name of key 1/],
+    ['a name that ends with another character', `k/:${BASE64}`, /name of key 1/],
+    ['padding in the middle', `k:${BASE64.replace('=', '')}==A`, /key 1 is not base64/],
+    ['three characters of padding', `k:${BASE64}==`, /key 1 is not base64/],
+    ['a secret of 7 different bytes', `k:${bytesOf(7).toString('base64')}`, /key 1 is not random/],
     ['a secret of zeros', `k:${Buffer.alloc(32).toString('base64')}`, /key 1 is not random/],
     ['a bad second key', `k:${BASE64},l:x`, /key 2/],
     [
@@ -51,6 +69,10 @@ describe('parseKeys', () => {
     for (let at = 0; at + 6 <= BASE64.length; at++) {
       expect(inspect(error)).not.toContain(BASE64.slice(at, at + 6))
     }
+  })
+
+  it('accepts a secret of 8 different bytes', () => {
+    expect(parseKeys(`k:${bytesOf(8).toString('base64')}`).names).toEqual(['k'])
   })
 
   it('T16 never shows its input, whatever it is', () => {
@@ -78,6 +100,10 @@ describe('generateKey', () => {
     expect(parseKeys(generateKey()).mint.secret.symmetricKeySize).toBe(32)
   })
 
+  it('makes up a name of 8 hexadecimal digits', () => {
+    expect(generateKey()).toMatch(/^[0-9a-f]{8}:/)
+  })
+
   it('refuses a name that would not parse', () => {
     expect(() => generateKey('a:b')).toThrow(TypeError)
   })
@@ -88,6 +114,11 @@ describe('createKeyRing', () => {
     expect(() => createKeyRing([])).toThrow(TypeError)
   })
 })
+
+/** 32 bytes, of which `different` differ. */
+function bytesOf(different: number): Buffer {
+  return Buffer.from(Array.from({ length: 32 }, (_, index) => index % different))
+}
 
 function errorOf(run: () => unknown): unknown {
   try {

@@ -70,7 +70,7 @@ export function createKeyRing(materials: readonly KeyMaterial[]): KeyRing {
  * ```
  */
 export function parseKeys(text: string): KeyRing {
-  const entries = text.split(/[\s,]+/).filter((entry) => entry !== '')
+  const entries = text.split(/[\s,]/).filter((entry) => entry !== '')
   if (entries.length === 0) throw misuse(`The text contains no key. Write ${KEY_FORM}`)
   return createKeyRing(entries.map(parseEntry))
 }

@@ -94,6 +94,97 @@ describe.each(['pushed', 'turns'] as const)('a session that is sealed into its i
   )
 })
 
+describe('facts that are too long for an id', () => {
+  const sealed = (given: PeerFacts) => sealSession('pushed', alice, { facts: given, until: 2_000 }).facts
+  const many = (count: number, length: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, i) => [`${i}`.padEnd(length, 'x'), {}]))
+  const long = { name: 'n'.repeat(500), version: 'v'.repeat(500) }
+  const cut = { name: 'n'.repeat(48), version: 'v'.repeat(24) }
+
+  it('J1 keep everything while it fits', () => {
+    const given = { ...facts, clientInfo: { name: 'n'.repeat(100), version: 'v'.repeat(100) } }
+    expect(sealed(given)).toEqual(given)
+  })
+
+  it('J1 first lose the end of the client name and version', () => {
+    expect(sealed({ ...facts, clientInfo: long })).toEqual({ ...facts, clientInfo: cut })
+  })
+
+  it('J1 then lose the whole name', () => {
+    const capabilities = { elicitation: { form: {} }, other: { x: 'x'.repeat(340) } }
+    expect(sealed({ ...facts, capabilities, clientInfo: long })).toEqual({
+      ...facts,
+      capabilities,
+      clientInfo: undefined,
+    })
+  })
+
+  it('J1 then lose the capabilities that no question depends on, and up to 8 experimental ones stay', () => {
+    const other = { x: 'x'.repeat(600) }
+    const given = (experimental: object) => ({ elicitation: { form: {} }, experimental, other })
+    const least = (experimental: object) => ({ elicitation: { form: {} }, experimental })
+    expect(sealed({ ...facts, capabilities: given(many(8, 4)), clientInfo: long })).toEqual({
+      ...facts,
+      capabilities: least(many(8, 4)),
+      clientInfo: cut,
+    })
+    expect(sealed({ ...facts, capabilities: given(many(9, 4)), clientInfo: long })).toEqual({
+      ...facts,
+      capabilities: least({}),
+      clientInfo: cut,
+    })
+  })
+
+  it('J1 at last lose name and experimental capabilities', () => {
+    const capabilities = { elicitation: { form: {} }, experimental: many(8, 80) }
+    expect(sealed({ ...facts, capabilities })).toEqual({
+      ...facts,
+      capabilities: { elicitation: { form: {} }, experimental: {} },
+      clientInfo: undefined,
+    })
+  })
+})
+
+describe.each([
+  ['s.', 'pushed session'],
+  ['t.', 'session'],
+])('a genuine envelope that holds no session: %s', (prefix, label) => {
+  const contents = { principal: 'alice', facts, until: 2_000, secret: 'only servers know it' }
+  const idOf = (value: unknown) =>
+    prefix + sealEnvelope(ring, JSON.stringify([label, AUDIENCE]), JSON.stringify(value)).token
+
+  it('J1 control: the same envelope opens with one', () => {
+    expect(openSession(alice, idOf(contents), 0)).toEqual(session)
+    const { secret, ...rest } = session
+    expect(openSession(alice, idOf({ ...contents, secret: 5 }), 0)).toEqual(rest)
+  })
+
+  it.each([
+    ['null', null],
+    ['no facts', { ...contents, facts: undefined }],
+    ['no protocol version', { ...contents, facts: { ...facts, protocolVersion: 5 } }],
+    ['no capabilities', { ...contents, facts: { ...facts, capabilities: [] } }],
+    ['no expiry', { ...contents, until: '2000' }],
+    ['too much', { ...contents, secret: 'x'.repeat(700) }],
+  ])('J1 does not open: %s', (_what, value) => {
+    expect(openSession(alice, idOf(value), 0)).toBeUndefined()
+  })
+})
+
+describe('an id', () => {
+  it.each([undefined, '', 'r1.x', 'x'])('J1 is not one of a sealed session: %j', (id) => {
+    expect(isSealedSession(id)).toBe(false)
+    expect(isTurnsSession(id)).toBe(false)
+  })
+
+  it('J1 does not open if even the least of its facts is too long', () => {
+    const place = { ...alice, principal: 'p'.repeat(2_000) }
+    const sealed = sealSession('pushed', place, session)
+    expect(sealed.facts.clientInfo).toBeUndefined()
+    expect(openSession(place, sealed.id, 0)).toBeUndefined()
+  })
+})
+
 describe('the name of a stream', () => {
   it('J1 I3 is recognised with the secret of its session, and no other name is', () => {
     const name = nameStream('secret', 'c_one')

@@ -90,7 +90,7 @@ export function openSession(
   now: number,
 ): SealedSession | undefined {
   const kind = kindOf(id)
-  if (kind === undefined || id.length > MAX_LENGTH) return undefined
+  if (kind === undefined) return undefined
   const opened = openEnvelope(ring, placeOf(kind, audience), id.slice(PREFIXES[kind].length), MAX_LENGTH)
   if (opened.kind === 'refused') return undefined
   const value: unknown = JSON.parse(opened.plaintext.toString('utf8'))

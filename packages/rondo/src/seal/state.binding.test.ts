@@ -48,6 +48,12 @@ describe('principalTag', () => {
 })
 
 describe('requestDigest', () => {
+  it('B9 returns the same in later releases, like principalTag, so that open calls survive them', () => {
+    expect(requestDigest('tools/call', 'list', {})).toBe('YWdxkI3WGj-imCm0R63F7YcSifoPZbYxkgc0nrHO_CA')
+    expect(principalTag(undefined)).toBe('anonymous')
+    expect(principalTag({ subject: 'alice' })).toBe('B-PghPURXTYWet373nDkBJo2SbBShdI7SZtak-qGM4w')
+  })
+
   it('B7 differs for another method, target or argument, but not for another order of keys', () => {
     const digest = requestDigest('tools/call', 'pay', { to: 'bob', amount: 10 })
     expect(requestDigest('tools/call', 'pay', { amount: 10, to: 'bob' })).toBe(digest)

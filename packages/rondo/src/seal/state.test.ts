@@ -174,6 +174,10 @@ describe('sealState and openState', () => {
     expect(reasonOf(around(plaintext))).toBe('shape')
   })
 
+  it.each(Object.keys(sampleClaims))('refuses a genuine envelope with an array as %s', (member) => {
+    expect(reasonOf(around(JSON.stringify({ ...sampleClaims, [member]: [] })))).toBe('shape')
+  })
+
   it('P2 never throws, and opens nothing that was not sealed', () => {
     const anything = fc.oneof(fc.anything(), fc.string({ unit: 'binary' }), fc.base64String())
     fc.assert(
@@ -214,6 +218,34 @@ describe('sealState and openState', () => {
     )
   })
 
+  it('B4 seals a state of exactly the limit, and reports the size of a larger one', () => {
+    const { length: maxBytes } = seal()
+    const limited = (limit: number) =>
+      sealState(ring, AUDIENCE, sampleClaims, { ...STATE_LIMITS, maxBytes: limit })
+    expect(limited(maxBytes)).toMatchObject({ kind: 'sealed', bytes: maxBytes, keyId: 'a' })
+    expect(limited(maxBytes - 1)).toEqual({ kind: 'too-large', bytes: maxBytes })
+  })
+
+  it('B4 allows 64 KiB, warns from 8 KiB on, and bears clocks that differ by 5 minutes', () => {
+    expect(STATE_LIMITS).toEqual({ maxBytes: 65_536, warnBytes: 8_192, clockSkewMs: 300_000 })
+  })
+
+  it('names the call and the round of a state that it refuses, if the state is one of this service', () => {
+    const { flow, round } = sampleClaims
+    const opened = openState(ring, AUDIENCE, seal(), { ...expected, method: 'prompts/get' })
+    expect(opened).toEqual({ kind: 'refused', reason: 'method', keyId: 'a', flow, round })
+    expect(openState(ring, AUDIENCE, around('{}'), expected)).toEqual({
+      kind: 'refused',
+      reason: 'shape',
+      keyId: 'a',
+    })
+  })
+
+  it('names no key in the log if none was found', () => {
+    const { message } = refusalError({ kind: 'refused', reason: 'key' })
+    expect(message).toBe('[STATE_INVALID] requestState refused: key')
+  })
+
   it('P17 returns the same bytes for every refusal, and keeps the reason for the log', () => {
     const reasons: StateRefusal[] = [
       'size',
@@ -238,5 +270,42 @@ describe('sealState and openState', () => {
     for (const [index, reason] of reasons.entries()) {
       expect(errors[index]?.message).toBe(`[STATE_INVALID] requestState refused: ${reason}, key a`)
     }
+  })
+})
+
+describe('a state whose request does not come back with it', () => {
+  const extension = { request: 'sealed with the state' }
+  const { now, principal, protocolVersion } = expected
+  const open = (sealed: Claims, accepts: (given: unknown) => boolean, flip: Partial<Expected> = {}) => {
+    const opened = openState(ring, AUDIENCE, seal(sealed), {
+      now,
+      principal,
+      protocolVersion,
+      ...flip,
+      accepts,
+    })
+    return opened.kind === 'open' ? opened.claims : opened.reason
+  }
+
+  it('R1 opens if its extension is accepted', () => {
+    const seen: unknown[] = []
+    const opened = open({ ...sampleClaims, extension }, (given) => seen.push(given) > 0)
+    expect(opened).toEqual({ ...sampleClaims, extension })
+    expect(seen).toEqual([extension])
+  })
+
+  it('R1 is refused if its extension is not accepted, or if it has none', () => {
+    expect(open({ ...sampleClaims, extension }, () => false)).toBe('turn')
+    expect(open(sampleClaims, () => true)).toBe('turn')
+  })
+
+  it('R1 is refused with a request that came back', () => {
+    expect(reasonOf(seal({ ...sampleClaims, extension }))).toBe('turn')
+  })
+
+  it('R1 is refused for another principal or protocol version', () => {
+    const sealed = { ...sampleClaims, extension }
+    expect(open(sealed, () => true, { principal: 'anonymous' })).toBe('principal')
+    expect(open(sealed, () => true, { protocolVersion: '2025-11-25' })).toBe('protocol')
   })
 })

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { ringOf } from '../../../../test/support/seal-fixtures.ts'
 import { generateKey, parseKeys } from './key-ring.ts'
 import { tagsOf } from './tag.ts'
 
@@ -10,6 +11,10 @@ it('a tag is the same in every process that has the key, and names nothing that 
   const [tag] = tagOf(old, 'tool', 'refund')
   expect(tagOf(old, 'tool', 'refund')).toEqual([tag])
   expect(tag).toMatch(/^~[\w-]{22}$/)
+})
+
+it('a tag stays the same in later releases, which look for those that this one has stored', () => {
+  expect(tagsOf(ringOf('a'), 'tool', 'refund')).toEqual(['~eVc5nx6R8iAZ2QObGFx3OQ'])
 })
 
 it('a tag differs for another value, kind or key', () => {

@@ -12,7 +12,6 @@ import { recallEpoch } from '../carry/single-use.ts'
 import { placeOfTask, toolOfTask } from '../carry/task/journal.ts'
 import { createRunTurn, type FindTarget } from '../carry/task/turn.ts'
 import { sealedStates } from '../carry/token.ts'
-import { dismissTask, undoTask } from '../carry/undo.ts'
 import { isStoreFault, misuse } from '../errors.ts'
 import { createEvery, idle } from '../lib/clock.ts'
 import { isRecord } from '../lib/json.ts'
@@ -114,7 +113,6 @@ export function createHost(
       toolOf,
       now: platform.now,
       isSaid,
-      undo: (event, task) => void afterTask(host, event, task),
     }),
     leaseMs: readTaskOptions(options.tasks).leaseMs,
     store: storeWatch?.store,
@@ -219,8 +217,6 @@ interface TaskReports {
   readonly now: () => number
   /** Whether the log has already said that the store fails; otherwise the caller says so. */
   isSaid(): boolean
-  /** Undoes what a task did that was given up, and forgets how to undo one that ended well. */
-  undo(event: EngineEvent, task: TaskHead): void
 }
 
 const NO_WORK: TaskWork = { start: () => {}, stop: async () => {} }
@@ -248,7 +244,6 @@ function createTaskHost(
   const onEvent: EmitEngineEvent = (event, task) => {
     logged(event, task)
     observe?.(event, task)
-    if (task) reports.undo(event, task)
   }
   const keepFailedMs = operates ? tasks.keepFailedMs : 0
   const limits = { maxOpenTasks, maxEndedTasks, maxEndedBytes, maxJournalBytes, keepFailedMs }
@@ -306,18 +301,6 @@ export function createTaskWork(
       serving = undefined
       return stopped
     },
-  }
-}
-
-/** Never rejects: what fails here is done by the alarm of the task. */
-async function afterTask(host: FlowHost, event: EngineEvent, task: TaskHead): Promise<void> {
-  const isGivenUp = event.kind === 'gave-up'
-  if (!host.tasks || !(isGivenUp || (event.kind === 'turn' && event.outcome === 'complete'))) return
-  try {
-    if (isGivenUp) await undoTask(host, host.tasks, task.id)
-    else await dismissTask(host, task)
-  } catch (error) {
-    host.log({ event: 'warning', message: 'A task that ended could not be undone yet, or dismissed', error })
   }
 }
 

@@ -6,6 +6,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { CompleteCall, ListCall, Listing, Principal } from '../protocol/call.ts'
+import { HAS_APPS, hasApps } from '../protocol/common/apps.ts'
 import { type Reply, TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { Completion } from '../protocol/wire.ts'
 import type { CachePolicy } from '../tool/definition.ts'
@@ -104,10 +105,16 @@ function describe(
       resources: has('resources') || has('templates') ? { listChanged: true, subscribe: true } : undefined,
       completions: has('prompts') || has('templates') ? {} : undefined,
       logging: {},
-      extensions: tasks?.() ? { [TASKS_EXTENSION]: {} } : undefined,
+      extensions: extensionsOf(registry, tasks?.() === true),
     },
     instructions: instructions?.(),
   }
+}
+
+function extensionsOf(registry: Pick<Registry, 'rows'>, tasks: boolean): Result | undefined {
+  const apps = hasApps(registry)
+  if (!tasks && !apps) return undefined
+  return { ...(tasks && { [TASKS_EXTENSION]: {} }), ...(apps && HAS_APPS) }
 }
 
 /**

@@ -46,12 +46,12 @@ export interface Server extends Declarations {
   /** Notifies subscribers that a resource has new content. */
   updated(uri: string): void
   /**
-   * Delivers an event to a [hook](docs/guide/outside-events.md), on any instance that shares the store and the keys.
-   * The first event wins; a second is reported as a duplicate. Rejects only if the store fails.
+   * Delivers an event to a [hook](docs/guide/time-and-events.md), on any instance that shares the store and the keys.
+   * The first event wins; a second is reported as a duplicate. Rejects only if the store fails, or the tool's `accept`.
    */
   deliver(hookId: string, event: unknown): Promise<EventDelivery>
   /**
-   * Returns the [state of a hook](docs/guide/outside-events.md#what-a-page-can-know), for a page that its user opens
+   * Returns the [state of a hook](docs/guide/time-and-events.md#what-a-page-can-know), for a page that its user opens
    * with the id. Rejects only if the store fails.
    */
   hook(hookId: string): Promise<HookView>

@@ -31,7 +31,15 @@ interface Outage {
   said: boolean
 }
 
-const PORTS: ReadonlySet<PropertyKey> = new Set(['tasks', 'once', 'blobs', 'records', 'bus', 'permits'])
+const PORTS: ReadonlySet<PropertyKey> = new Set([
+  'tasks',
+  'once',
+  'blobs',
+  'records',
+  'bus',
+  'permits',
+  'alarms',
+])
 
 export function watchStore(
   store: Store | EngineStore,

@@ -15,7 +15,7 @@ import type { Load, WatchedCall } from '../serve/port.ts'
 import type { CallHold } from './kept.ts'
 import type { Channel } from './line.ts'
 import type { Older } from './older.ts'
-import { createParcel } from './parcel.ts'
+import { createParcel, type Parcel } from './parcel.ts'
 import type { Session } from './session.ts'
 import type { SessionStream, WholeEvent } from './stream.ts'
 
@@ -127,7 +127,7 @@ function dispatchCall(
   let line: ReturnType<Session['begin']>
   let hold: CallHold | undefined
   try {
-    hold = holdOf(context, session, call, path)
+    hold = holdOf(context, session, call, path, parcel)
     line = session.begin(call.id, path.channel, dialect, parcel?.pack, hold)
     line.ready = parcel?.unpack
     line.scopes = context.scopes?.get(call.id) ?? line.scopes
@@ -155,7 +155,7 @@ function dispatchCall(
     if (ending.kind === 'events') return path.endWith?.(ending.events)
     const json = encode(ending)
     // If another instance has the call by now, it sends the response.
-    path.respond(!hold?.isKept || (await hold.settle(json)) ? json : undefined)
+    path.respond(!hold?.isKept() || (await hold.settle(json)) ? json : undefined)
   }
   const answer = async (): Promise<CallEnding> =>
     call.kind === 'flow' && context.begin
@@ -186,21 +186,19 @@ function holdOf(
   session: Session,
   call: OlderCall,
   { stream }: ReplyPath,
+  parcel: Parcel | undefined,
 ): CallHold | undefined {
   if (!session.portable || isTurnsSession(session.id) || stream?.single !== true) return undefined
   if (call.kind !== 'flow' && call.kind !== 'task') return undefined
   const { id, progressToken, protocolVersion } = call
   const target = call.kind === 'flow' ? call.target : call.taskId
-  const scopes = (): readonly string[] => stream.scopes
-  return older.shared.hold?.(session, stream.name, {
+  return older.shared.hold?.(session, stream, {
     id,
     target,
-    get args() {
-      return call.kind === 'flow' ? call.args : {}
-    },
+    args: parcel?.args,
     progressToken,
     protocolVersion,
-    scopes,
+    scopes: () => stream.scopes,
   })
 }
 

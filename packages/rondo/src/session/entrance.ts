@@ -9,7 +9,7 @@
 
 import { scopesOfTask, withNeed } from '../carry/scope.ts'
 import { isStoreFault, RondoError } from '../errors.ts'
-import type { Principal, RequestId } from '../protocol/call.ts'
+import type { PeerFacts, Principal, RequestId } from '../protocol/call.ts'
 import { negotiate, type SessionDialect, type SessionMessage } from '../protocol/codec.ts'
 import { type RequestHeaders, versionHeader } from '../protocol/common/headers.ts'
 import { claimedVersion, idOf, isInitialize } from '../protocol/common/request.ts'
@@ -36,7 +36,7 @@ export function createEntrance(options: PostOptions): Omit<OlderExchange, 'isOld
     post(message, request) {
       const { outlet, load } = request
       const release = load?.hold()
-      servePost(options, { ...request, message })
+      servePost(options, { message, ...request })
         .catch((error: unknown) => refuse(outlet, idOf(message), error))
         .catch(options.onError)
         .finally(release)
@@ -125,8 +125,12 @@ async function servePost(options: PostOptions, posted: Posted): Promise<void> {
   if (messages.length === 0) throw new RondoError('PEER_REQUEST', 'A batch must not be empty')
   const canAsk = dialect.rounds || readsStreams(headers.accept)
   const { facts, level } = session
-  const capabilities = canAsk ? facts.capabilities : {}
-  const peer = { ...facts, capabilities, protocolVersion: version, logLevel: level }
+  const peer: PeerFacts = {
+    protocolVersion: version,
+    capabilities: canAsk ? facts.capabilities : {},
+    clientInfo: facts.clientInfo,
+    logLevel: level,
+  }
   const decoded = messages.map((one) => dialect.decode(one, peer))
   const [first] = decoded
   if (!Array.isArray(message) && first?.kind === 'refused' && first.id === null) throw first.error

@@ -6,6 +6,7 @@ import type { FlowHost } from '../carry/host.ts'
 import { RondoError } from '../errors.ts'
 import type { InitializeCall, PeerFacts } from '../protocol/call.ts'
 import type { Codecs } from '../protocol/codec.ts'
+import { HAS_APPS, hasApps } from '../protocol/common/apps.ts'
 import { versionHeader } from '../protocol/common/headers.ts'
 import { claimedVersion, isInitialize, rememberedCapabilities } from '../protocol/common/request.ts'
 import type { IsOlder, Service } from '../serve/port.ts'
@@ -69,6 +70,7 @@ export function greet(
         host.tasks && tasks && codecs.session(protocolVersion).tasks
           ? { list: known ? {} : undefined, cancel: {}, requests: { tools: { call: {} } } }
           : undefined,
+      extensions: hasApps(registry) ? HAS_APPS : undefined,
     },
     serverInfo,
     instructions: instructions?.(),

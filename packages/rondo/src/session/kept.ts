@@ -64,12 +64,12 @@ export interface CallHold extends CallKeeper {
   /** Keeps the response. Resolves with false if another instance has the call by now. Never rejects. */
   settle(json: string): Promise<boolean>
   /** True once the call has been kept. */
-  readonly isKept: boolean
+  isKept(): boolean
 }
 
 export interface KeptCalls {
   /** The hold of a call on its stream; `taken` is the record of one that was taken over. */
-  hold(session: Session, stream: string, call: HoldTerms, taken?: CallRecord): CallHold
+  hold(session: Session, stream: NamedStream, call: HoldTerms, taken?: CallRecord): CallHold
   /** Takes an answer to a question of any instance. False if no such question is open. */
   answer(
     session: Session,
@@ -91,8 +91,14 @@ export interface KeptCalls {
   close(): void
 }
 
-/** The arguments may be kept as text, so they are read only when they are needed. */
-interface HoldTerms extends KeptRequest {
+/** A stream, which is named when its call is first kept. */
+interface NamedStream {
+  readonly name: string
+}
+
+interface HoldTerms extends Omit<KeptRequest, 'args'> {
+  /** The arguments, which may be kept as text; absent for a task. */
+  readonly args?: () => KeptRequest['args']
   readonly scopes: () => readonly string[]
   readonly protocolVersion: string
 }
@@ -196,7 +202,7 @@ export function createKeptCalls(
     hold(session, stream, terms, taken) {
       const { id, target, progressToken, scopes, protocolVersion } = terms
       const { tag, owner, name } = session
-      const place = callRecord(stream)
+      const place = (): string => callRecord(stream.name)
       let count = Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
       let isKept = taken !== undefined
       let line: SessionLine | undefined
@@ -204,34 +210,32 @@ export function createKeptCalls(
       let known: RecordGuess<CallRecord> | undefined = taken ? undefined : { value: undefined, version: 0 }
       const mine = (record: CallRecord | undefined): boolean =>
         record !== undefined && record.holder === tag && record.response === undefined
-      if (taken) enroll(stream, { session })
+      if (taken) enroll(stream.name, { session })
       const change = (edit: (record: CallRecord) => NextRecord<CallRecord>) =>
         records.change<CallRecord>(
-          place,
+          place(),
           session,
           (record) => (record && mine(record) ? edit(record) : undefined),
           narrowCall,
           known,
         )
       return {
-        get isKept() {
-          return isKept
-        },
+        isKept: () => isKept,
         attach(given) {
           line = given
-          if (isKept) enroll(stream, { session, line, known })
+          if (isKept) enroll(stream.name, { session, line, known })
         },
         name: (many) =>
           Array.from({ length: many }, () => {
             count += 1
-            return `${stream}.${count}`
+            return `${stream.name}.${count}`
           }),
         async park({ kept, task }, questions, until) {
           const value: CallRecord = {
             session: name,
             owner,
             scopes: scopes(),
-            request: { id, target, args: terms.args, progressToken },
+            request: { id, target, args: terms.args?.() ?? {}, progressToken },
             protocolVersion,
             holder: tag,
             task,
@@ -245,7 +249,7 @@ export function createKeptCalls(
           }
           const next = { value, ttlMs: until - now() + session.resumeMs }
           const outcome = await records.change<CallRecord>(
-            place,
+            place(),
             session,
             (record) =>
               record === undefined ? (isKept ? undefined : next) : mine(record) ? next : undefined,
@@ -256,10 +260,10 @@ export function createKeptCalls(
           if (outcome === 'unchanged') throw new RondoError('STATE_INVALID', 'Another instance has this call')
           isKept = true
           known = known && { value: withoutContent(value), version: known.version }
-          enroll(stream, { session, line, known })
+          enroll(stream.name, { session, line, known })
         },
         async settle(json) {
-          held.delete(stream)
+          held.delete(stream.name)
           const storing = change((record) => ({
             value: { ...withoutContent(record), response: json },
             ttlMs: Math.max(session.resumeMs, host.leaseMs),
@@ -267,36 +271,37 @@ export function createKeptCalls(
           }))
           // Without room for the response nothing is kept: nobody may run the call again.
           const stored = storing.then((outcome) =>
-            outcome === 'limit' ? records.remove(place).then(() => outcome) : outcome,
+            outcome === 'limit' ? records.remove(place()).then(() => outcome) : outcome,
           )
           later(stored)
           try {
             const outcome = await stored
             // A record that expired while the handler ran says nothing about other instances.
-            return outcome !== 'unchanged' || (await find(session, stream)) === undefined
+            return outcome !== 'unchanged' || (await find(session, stream.name)) === undefined
           } catch {
             // Only a client that loses its stream now would miss the response.
             return true
           }
         },
         drop() {
-          if (!held.delete(stream) && !isKept) return
+          if (!isKept) return
+          held.delete(stream.name)
           // Not if another instance has the call by now. Marked first, so that none takes it meanwhile.
           const mark = (record: CallRecord) => ({
             value: { ...withoutContent(record), task: undefined, started: true },
             ttlMs: host.leaseMs,
           })
-          later(change(mark).then((outcome) => (outcome === 'stored' ? records.remove(place) : undefined)))
+          later(change(mark).then((outcome) => (outcome === 'stored' ? records.remove(place()) : undefined)))
         },
         release() {
-          held.delete(stream)
+          held.delete(stream.name)
           const free = (record: CallRecord) => ({
             value: { ...record, holder: '' },
             ttlMs: record.until - now() + session.resumeMs,
           })
           later(
             records.change<CallRecord>(
-              place,
+              place(),
               session,
               (record) => (record && mine(record) ? free(record) : undefined),
               narrowCall,

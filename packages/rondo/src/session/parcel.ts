@@ -8,15 +8,19 @@ import { costOf } from '../serve/limits.ts'
 import type { Load } from '../serve/port.ts'
 
 export interface Parcel {
-  /** The call. Once its arguments have been put away, they are read from their text each time. */
+  /** The call. It has no arguments while they are put away. */
   readonly call: FlowCall
+  /** Returns the arguments, read from their text while they are put away. */
+  args(): FlowCall['args']
   /** Puts the arguments away. Returns the bytes that they keep. */
   pack(): number
-  /** Resolves when there is room for the arguments. */
+  /** Resolves when there is room for the arguments and the call has them again. */
   unpack(): Promise<void>
   /** The call has ended. */
   end(): void
 }
+
+const NO_ARGS: FlowCall['args'] = {}
 
 /** `weight` is what the arguments weigh, if they do not count yet. */
 export function createParcel(
@@ -24,28 +28,31 @@ export function createParcel(
   load: Load | undefined,
   weight: number = load?.weight ?? 0,
 ): Parcel {
+  // Not a getter: an accessor would give every call a hidden class of its own (see `RunContext`).
+  const call: FlowCall & { args: FlowCall['args'] } = { ...given }
   let release = load?.hold()
-  let args: FlowCall['args'] | undefined = given.args
-  let text = ''
+  let text: string | undefined
+  let isPacked = false
   let hasEnded = false
+  const args = (): FlowCall['args'] => (isPacked && text !== undefined ? JSON.parse(text) : call.args)
   return {
-    call: {
-      ...given,
-      get args() {
-        return args ?? JSON.parse(text)
-      },
-    },
+    call,
+    args,
     pack() {
-      if (args !== undefined) text = JSON.stringify(args)
-      args = undefined
+      // Only the first time: a handler may change what it was given.
+      text ??= JSON.stringify(call.args)
+      call.args = NO_ARGS
+      isPacked = true
       release?.()
       return costOf(text)
     },
     async unpack() {
       const held = await load?.reclaim(weight)
       release?.()
-      if (hasEnded) held?.()
-      else release = held
+      if (hasEnded) return held?.()
+      release = held
+      call.args = args()
+      isPacked = false
     },
     end() {
       hasEnded = true

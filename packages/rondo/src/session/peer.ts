@@ -84,7 +84,8 @@ export class SessionPeer implements OlderPeer {
     const dialect = older.codecs.session(version)
     const messages = messagesOf(message, dialect)
     session.touch()
-    const peer = { ...session.facts, protocolVersion: version, logLevel: session.level }
+    const { capabilities, clientInfo } = session.facts
+    const peer = { protocolVersion: version, capabilities, clientInfo, logLevel: session.level }
     const decoded = messages.map((one) => dialect.decode(one, peer))
     const path = this.#replyPath(Array.isArray(message), decoded.filter(isRequest).length)
     const context = { older, inFlight, known: true, draining: service.state.draining, load, onError }

@@ -154,7 +154,7 @@ async function continueHere(
     streams: true,
     responses: 1,
     batch: false,
-    name: stream,
+    name: () => stream,
     after,
     scopes: record.scopes,
     onLost: () => line?.cancel(),
@@ -163,17 +163,9 @@ async function continueHere(
   const channel = session.streams.open(wish, outlet, options.stream)
   channel.beat()
   const { id, target, progressToken } = request
-  const terms = {
-    id,
-    target,
-    progressToken,
-    protocolVersion,
-    get args() {
-      return ready.kind === 'flow' ? ready.args : {}
-    },
-    scopes: () => record.scopes,
-  }
-  const hold = parts.kept.hold(session, stream, terms, record)
+  const scopes = (): readonly string[] => record.scopes
+  const terms = { id, target, args: parcel?.args, progressToken, protocolVersion, scopes }
+  const hold = parts.kept.hold(session, channel, terms, record)
   const begun = session.resume(request.id, channel, dialect, parcel?.pack, hold)
   begun.ready = parcel?.unpack
   begun.continueFrom(record.progress)

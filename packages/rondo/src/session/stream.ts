@@ -20,8 +20,8 @@ import type { Channel } from './line.ts'
 import { type MemoryBudget, type SessionSettings, UNCOUNTED } from './options.ts'
 
 export interface StreamSetup {
-  /** Names the stream; on every instance, if every instance knows its session. */
-  readonly name: string
+  /** Names the stream; on every instance, if every instance knows its session. Called once, when there is something to name. */
+  readonly name: () => string
   /** The number of the last event that another instance sent on this stream. */
   readonly after?: number
   readonly settings: SessionSettings
@@ -55,9 +55,9 @@ export interface WholeEvent {
 }
 
 export class SessionStream implements Channel {
-  readonly name: string
   readonly #setup: StreamSetup
-  readonly #log: EventLog
+  #name: string | undefined
+  #events: EventLog | undefined
   readonly #plain: string[] = []
   #left: number
   #outlet: Outlet | undefined
@@ -67,12 +67,22 @@ export class SessionStream implements Channel {
   #ended = false
 
   constructor(setup: StreamSetup, outlet: Outlet) {
-    this.name = setup.name
     this.#setup = setup
-    this.#log = new EventLog(setup.name, MAX_REPLAY_BYTES, setup.budget, setup.after)
     this.#left = setup.responses
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)
+  }
+
+  /** Named on demand: a response that is plain JSON needs no name. */
+  get name(): string {
+    this.#name ??= this.#setup.name()
+    return this.#name
+  }
+
+  get #log(): EventLog {
+    const { budget, after } = this.#setup
+    this.#events ??= new EventLog(this.name, MAX_REPLAY_BYTES, budget, after)
+    return this.#events
   }
 
   get open(): boolean {
@@ -86,7 +96,7 @@ export class SessionStream implements Channel {
 
   /** The number of its last event. */
   get last(): number {
-    return this.#log.last
+    return this.#events?.last ?? this.#setup.after ?? 0
   }
 
   get ended(): boolean {
@@ -140,7 +150,7 @@ export class SessionStream implements Channel {
 
   /** The number of an event that came with its own id. */
   numberOf(eventId: string): number | undefined {
-    return this.#log.numberOf(eventId)
+    return this.#events?.numberOf(eventId)
   }
 
   /** Resumes after the last event that the client saw. Returns false if what it missed is no longer kept. */
@@ -164,7 +174,7 @@ export class SessionStream implements Channel {
   /** Ends the stream and releases its events. */
   forget(): void {
     this.end()
-    this.#log.forget()
+    this.#events?.forget()
   }
 
   end(): void {

@@ -15,7 +15,7 @@ type StreamRequest = Pick<
   'primed' | 'streams' | 'responses' | 'batch' | 'onLost' | 'after' | 'scopes'
 > & {
   /** The name of a stream that another instance began. */
-  readonly name?: string
+  readonly name?: () => string
 }
 
 /** Streams that a session keeps for resumption; the oldest finished one is evicted first. */
@@ -46,15 +46,10 @@ export class SessionStreams {
   /** Opens a stream. One without responses becomes the session's own and replaces the former one. */
   open(request: StreamRequest, outlet: Outlet, http: StreamOptions): SessionStream {
     this.#last += 1
+    const number = this.#last
     const onOpen = (stream: SessionStream): void => this.#keep(stream)
-    const setup = {
-      ...request,
-      name: request.name ?? this.#name(request.responses === 0),
-      settings: this.#settings,
-      budget: this.#budget,
-      http,
-      onOpen,
-    }
+    const name = (): string => this.#name(request.responses === 0, number)
+    const setup = { name, settings: this.#settings, budget: this.#budget, http, onOpen, ...request }
     const stream = new SessionStream(setup, outlet)
     if (request.responses === 0) {
       const former = this.general
@@ -65,8 +60,8 @@ export class SessionStreams {
   }
 
   /** Other instances have streams of the same session, and theirs must not be mistaken for ours. */
-  #name(general: boolean): string {
-    if (!this.#portable) return String(this.#last)
+  #name(general: boolean, number: number): string {
+    if (!this.#portable) return String(number)
     const name = `${general ? GENERAL : 'c_'}${this.#settings.tag}${this.#settings.randomId()}`
     return this.#secret === undefined ? name : nameStream(this.#secret, name)
   }

@@ -10,11 +10,13 @@
  *             that run already continue.
  * operator 5: a failed task can be retried while its journal is kept, and a retry that names a branch replaces head and journal
  *             together, on exactly the row that was read.
+ * operator 6: labels belong to the task: they stay when it ends, and are deleted with it. A worker writes them under its fence, with
+ *             the tags by which they are found, together or not at all.
  */
 
 import type { InputSlot } from './input-slots.ts'
 import type { Sealed } from './task-engine.ts'
-import type { TaskSummary } from './task-store.ts'
+import type { Fence, TaskSummary } from './task-store.ts'
 
 /** Everything that is stored of a task, as sealed as it is. */
 export interface StoredTask extends TaskSummary {
@@ -25,6 +27,8 @@ export interface StoredTask extends TaskSummary {
   readonly message?: Sealed
   /** The result or the error. */
   readonly outcome?: Sealed
+  /** Its labels. */
+  readonly labels?: Sealed
   /** Changes with every claim and every retry. */
   readonly epoch: number
 }
@@ -65,6 +69,8 @@ export interface OperatorStore {
   read(id: string): Promise<StoredTask | undefined>
   /** `who` is written into the record of actions. */
   act(change: OperatorChange, who: string): Promise<OperatorOutcome>
+  /** For a worker: replaces the labels of a task, and the tags by which `list` finds it. False if the task is no longer held. */
+  label(fence: Fence, labels: Sealed, tags: readonly string[]): Promise<boolean>
   /** The latest actions, the newest first. They are kept for `ACTION_MS`. */
   actions(limit: number): Promise<readonly OperatorAction[]>
   /** The values of `NewTask.tool` that are paused. */

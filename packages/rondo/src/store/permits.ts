@@ -8,7 +8,8 @@
  * permit 2: every grant has an id of its own. A holder that acquires again gets a new one, and the former grant ends: a process that
  *           was frozen meanwhile, or that runs the same flow, finds out with its next `renew`.
  * permit 3: those who wait are served in the order in which they came, and hold nothing.
- * permit 4: a permit of a task ends with the task at the latest, however it ends, and so does its place in the queue.
+ * permit 4: a permit of a task ends with the task at the latest, however it ends, and so does its place in the queue. A permit that
+ *           was passed on to another task ends with that one.
  * permit 5: what is released makes the task due that has waited longest. A wake that is lost costs a delay, not the place.
  */
 
@@ -23,6 +24,8 @@ export interface PermitRequest {
   readonly holdMs: number
   /** The task of the flow. */
   readonly task?: string
+  /** The task with which a permit ends instead: the alarm that undoes the flow's effects (`alarms.ts`). */
+  readonly endsWith?: string
   /** Waits in the queue if there is no permit. The task is made due when it may be its turn. */
   readonly queues?: boolean
 }
@@ -42,8 +45,8 @@ export type PermitGrant =
 
 export interface PermitStore {
   acquire(request: PermitRequest): Promise<PermitGrant>
-  /** Extends the hold to `holdMs` from now; false, without effect, if the grant has ended. `task` is then the flow's task. */
-  renew(holder: string, grant: string, holdMs: number, task?: string): Promise<boolean>
+  /** Extends the hold to `holdMs` from now; false, without effect, if the grant has ended. Passes the permit on to `endsWith`. */
+  renew(holder: string, grant: string, holdMs: number, endsWith?: string): Promise<boolean>
   /** Ends the grant, if it has not ended, and the holder's place in the queue. */
   release(holder: string, grant?: string): Promise<void>
 }
@@ -89,6 +92,11 @@ export function decidePermit(
   const task = held.find((row) => row.task !== undefined)?.task
   const retryMs = Number.isFinite(ends) ? Math.max(0, ends - now) : 0
   return { kind: 'wait', since, busy: { kind: 'busy', retryMs, waitedMs: now - since, task } }
+}
+
+/** The task with which a permit or a place in the queue ends. Who waits is woken by it. */
+export function taskOf({ task, endsWith }: PermitRequest, held: boolean): string | undefined {
+  return held ? (endsWith ?? task) : task
 }
 
 /** The task of the first who waits. */

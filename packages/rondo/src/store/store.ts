@@ -1,9 +1,10 @@
 /**
- * The ports of a store: tasks, single use, blobs, for a fleet records and the bus, approvals, operators, and permits. One database implements all
- * of them and is opened on first use.
+ * The ports of a store: tasks, single use, blobs, for a fleet records and the bus, approvals, operators, permits and alarms. One database
+ * implements all of them and is opened on first use.
  */
 
 import { randomBytes } from 'node:crypto'
+import type { AlarmStore } from './alarms.ts'
 import type { ApprovalStore } from './approvals.ts'
 import type { OperatorStore } from './operator.ts'
 import type { PermitStore } from './permits.ts'
@@ -25,6 +26,8 @@ interface StorePorts {
   readonly operator?: OperatorStore
   /** Limits how many calls run at once. Without it a tool with `concurrency` or `dedupe` is refused. */
   readonly permits?: PermitStore
+  /** Tasks that are due when another one ends. Without it an effect with `undo` is refused. */
+  readonly alarms?: AlarmStore
   /** Opens the database and prepares its tables. Every other method does so too. */
   ready(): Promise<void>
   /** For an operator: what the tables say about themselves, and what is wrong with them. Changes nothing. */

@@ -90,6 +90,8 @@ export interface TaskHead {
   readonly failures: number
   /** The owner had shown that it knows the id when the turn began. */
   readonly known: boolean
+  /** The labels of the task when the turn began. */
+  readonly labels?: Sealed
 }
 
 export interface TaskTurn {
@@ -114,6 +116,8 @@ export interface TaskTurn {
   record(entry: Sealed): Promise<void>
   /** Sets the message that the owner sees. */
   status(message: Sealed): Promise<void>
+  /** Sets the labels of the task, and the tags by which an operator finds it. Absent if the store has no part for operators. */
+  label?(labels: Sealed, tags: readonly string[]): Promise<void>
   /** Fires when the task was cancelled, expired or was taken over: nothing this turn does has an effect any more. */
   readonly signal: AbortSignal
   /** Fires when this process is about to stop: end the turn soon, with `release` if it is not finished. */

@@ -133,6 +133,8 @@ export interface TaskQuery {
   readonly owner?: TaskOwner
   /** Only the tasks whose tool is one of these. */
   readonly tools?: readonly string[]
+  /** Only the tasks that have one tag of each of these lists, as `OperatorStore.label` sets them. */
+  readonly labels?: readonly (readonly string[])[]
   /** Continue after this task; the newest tasks come first. */
   readonly after?: { readonly id: string; readonly createdAt: number }
   readonly limit?: number
@@ -290,7 +292,7 @@ export const VIEW_COLUMNS = `t.id, t.status, t.message, t.created_at, t.updated_
 
 /** The columns that `toLease` reads; a claim adds `taken_over`. */
 export const LEASE_COLUMNS =
-  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known'
+  'id, tenant, principal, head, inputs, created_at, expires_at, poll_ms, failures, epoch, known, labels'
 
 /** The columns that `toSummary` reads, except `entries`. */
 export const SUMMARY_COLUMNS = `id, tenant, principal, status, created_at, updated_at, expires_at, failures, worker, due_at, tool, kept_until,
@@ -327,6 +329,7 @@ export function toLease(row: Row, journal: readonly Sealed[], now: number = Numb
     pollMs: Number(row.poll_ms),
     failures: Number(row.failures),
     known: Boolean(row.known),
+    labels: (row.labels ?? undefined) as Sealed | undefined,
   }
   const lease = { fence: { id, epoch: Number(row.epoch) }, task, journal, slots: slotsOf(row), now }
   return row.taken_over ? { ...lease, takenOver: true } : lease

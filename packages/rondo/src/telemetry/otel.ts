@@ -44,58 +44,118 @@ import type {
   OperationEnd,
 } from '../protocol/observer.ts'
 
-// Every name that `rondo/otel` uses. `docs/reference/telemetry.md` lists the same, and a test compares the two.
+// Every name that `rondo/otel` uses. `docs/reference/telemetry.md` has tables of their comments.
 
 /** From the semantic conventions for MCP (Development). */
 export const CONVENTION = {
+  /** The method. */
   method: 'mcp.method.name',
+  /** The revision. */
   protocolVersion: 'mcp.protocol.version',
+  /** Id of the request, if it is a short one. */
   requestId: 'jsonrpc.request.id',
+  /** The tool. */
   tool: 'gen_ai.tool.name',
+  /** The prompt. */
   prompt: 'gen_ai.prompt.name',
+  /** `execute_tool` for a tool. */
   operation: 'gen_ai.operation.name',
+  /**
+   * `tool_error` for a result with `isError`, else the [error code](docs/reference/errors.md); of a step, the class of
+   * what it threw.
+   */
   errorType: 'error.type',
+  /** The JSON-RPC code of an error. */
   statusCode: 'rpc.response.status_code',
+  /** The HTTP status of a refusal. */
   httpStatus: 'http.response.status_code',
 } as const
 
 /** Our own. */
 export const ATTRIBUTE = {
+  /** Id of the call, as in the [log](docs/reference/log.md). */
   flow: 'rondo.flow.id',
+  /** Number of the round. */
   round: 'rondo.round',
+  /** As in the log. */
   outcome: 'rondo.outcome',
+  /** Number of questions that were sent. */
   asks: 'rondo.asks',
+  /** Operations whose results came from the journal. */
   replayed: 'rondo.ops.replayed',
+  /** Operations that ran. */
   executed: 'rondo.ops.executed',
+  /** Length of the state that was sent. */
   stateBytes: 'rondo.state.bytes',
+  /** Why the call was handed back. */
   moved: 'rondo.moved',
+  /** Id of the task. */
   task: 'rondo.task.id',
+  /** The turn. */
   turn: 'rondo.task.turn',
+  /** Seconds between the last question and this round: human time. The span itself is server time. */
   humanWait: 'rondo.human.wait',
+  /** On a link: `previous`, `first`, `created`, `woken`, `transport`, or `call` from a question to its request. */
   link: 'rondo.link',
+  /** `step`, `effect` or `undo`. */
   workKind: 'rondo.work.kind',
+  /** Its name in the handler, which is no part of the span's name. */
   workName: 'rondo.work.name',
+  /** The attempt, from 1; [retries](docs/guide/retries.md) have a span each. */
   attempt: 'rondo.work.attempt',
+  /** Why a state was refused, as in the log; what interrupted a turn; what the store was asked for. */
   reason: 'rondo.reason',
+  /** In a [gateway](docs/guide/gateway.md): the server to which a request goes. */
   upstream: 'rondo.upstream',
 } as const
 
 export const METRIC = {
+  /**
+   * In seconds: duration of a request on the server, by method, revision, tool or prompt, and error; on a client, of a question
+   * (`elicitation/create` and others): human time.
+   */
   server: 'mcp.server.operation.duration',
+  /** In seconds: the same on the client. */
   client: 'mcp.client.operation.duration',
+  /** Rounds of a flow that ended. */
   rounds: 'rondo.flow.rounds',
+  /** In seconds: time between a question and its answer. */
   humanWait: 'rondo.human.wait',
+  /** States that did not open, by `rondo.reason`. */
   refused: 'rondo.state.refused',
+  /** Tasks that have not ended; every process that runs tasks reports the whole store. */
   tasksOpen: 'rondo.tasks.open',
+  /** In seconds: how long the oldest task that is due has waited for a worker. */
   dueAge: 'rondo.tasks.due.age',
+  /** Rounds whose handler runs now, by tool or prompt. */
   roundsActive: 'rondo.rounds.active',
+  /**
+   * Requests refused for the reasons of [`refused` and `caller_refused`](docs/reference/log.md) in the log,
+   * by error code and status: every one, where the log sums up.
+   */
   requestsRefused: 'rondo.requests.refused',
+  /**
+   * In seconds: time from the creation of a task to its end, by tool, `rondo.outcome` and error, once the store has the end;
+   * `given_up` if too many turns threw or died.
+   */
   taskDuration: 'rondo.task.duration',
+  /** In seconds: duration of a turn, by tool, `rondo.outcome` and error. */
   turnDuration: 'rondo.task.turn.duration',
+  /** Turns that run now, by tool: slots in use. */
   turnsActive: 'rondo.task.turns.active',
+  /** Turns that a process may run at the same time (`tasks.concurrency`). */
   slots: 'rondo.task.slots',
+  /**
+   * Turns that ended otherwise, by tool and `rondo.reason`: `retried` (it threw), `lost` (cancelled, lease lost,
+   * or the store failed), `taken_over` (its worker died).
+   */
   interruptions: 'rondo.task.interruptions',
+  /**
+   * Failures of the store, by `rondo.reason`: what a worker did with it, or `request`, `round`, `turn` for an
+   * operation that failed because of it.
+   */
   storeErrors: 'rondo.store.errors',
+  /** Attempts of steps and effects that failed and are retried, by tool and `rondo.work.kind`. */
   retries: 'rondo.work.retries',
 } as const
 
@@ -135,12 +195,17 @@ export function otel(options: OtelOptions = {}): Required<Observer> {
     known ??= (options.tracerProvider ?? trace).getTracer(SCOPE)
     return known
   }
-  let made: Instruments | undefined
-  /** Made when they are first needed: until an SDK has started, the API has none that would count. */
-  const instruments = (): Instruments => {
-    made ??= createInstruments((options.meterProvider ?? metrics).getMeter(SCOPE))
+  let made: Telemetry | undefined
+  /** Made when it is first needed: until an SDK has started, the API has no instruments that would count. */
+  const telemetry = (): Telemetry => {
+    made ??= {
+      instruments: createInstruments((options.meterProvider ?? metrics).getMeter(SCOPE)),
+      tracer,
+      baggage: options.baggage === true,
+    }
     return made
   }
+  const instruments = (): Instruments => telemetry().instruments
   return {
     event(event) {
       if (event.event !== 'state_refused') return
@@ -152,7 +217,7 @@ export function otel(options: OtelOptions = {}): Required<Observer> {
     begin(operation) {
       const span =
         isPoll(operation) && options.polls !== true ? undefined : start(tracer(), operation, options)
-      return observe(operation, span, instruments(), tracer, options)
+      return new ObservedSpan(operation, span, telemetry())
     },
   }
 }
@@ -270,50 +335,79 @@ function shortId(id: string | number): string | undefined {
   return /^[\w.:-]{1,64}$/.test(text) ? text : undefined
 }
 
-function observe(
-  operation: ObservedOperation,
-  started: Started | undefined,
-  instruments: Instruments,
-  tracer: () => Tracer,
-  { baggage }: OtelOptions,
-): Observed {
-  const { span, inside = context.active() } = started ?? {}
-  const began = performance.now() - lateness(operation)
-  instruments.active(operation, 1)
-  const own = span?.spanContext()
-  const sent = own ?? trace.getSpanContext(inside)
-  // Nothing of a trace that is not sampled arrives anywhere: no links to it, no spans inside it.
-  const isSampled = own !== undefined && (own.traceFlags & TraceFlags.SAMPLED) !== 0
-  return {
-    get span() {
-      return isSampled ? packSpan(own) : undefined
-    },
-    get trace() {
-      return {
-        ...(sent && isSpanContextValid(sent) && writeTraceContext(sent)),
-        ...(baggage && writeBaggage(propagation.getBaggage(inside))),
-      }
-    },
-    run: (fn) => context.with(inside, fn),
-    work(kind, key, fn, attempt) {
-      if (span && !isSampled) return fn()
-      // Names of spans have to be few, and a key may contain an id: it is an attribute.
-      const child = tracer().startSpan(
-        kind,
-        { kind: SpanKind.INTERNAL, attributes: { ...workOf(kind, key), [ATTRIBUTE.attempt]: attempt } },
-        inside,
-      )
-      return ending(child, () => context.with(trace.setSpan(inside, child), fn))
-    },
-    replayed(kind, key) {
-      span?.addEvent('replayed', workOf(kind, key))
-    },
-    end(end) {
-      const seconds = (performance.now() - began) / 1000
-      if (span) endSpan(span, end)
-      instruments.active(operation, -1)
-      instruments.ended(operation, end, seconds)
-    },
+interface Telemetry {
+  readonly instruments: Instruments
+  readonly tracer: () => Tracer
+  /** Whether baggage is passed on. */
+  readonly baggage: boolean
+}
+
+/** A class, because one is created for every operation, and getters in an object literal would give each a shape of its own. */
+class ObservedSpan implements Observed {
+  readonly #operation: ObservedOperation
+  readonly #telemetry: Telemetry
+  readonly #span: Span | undefined
+  readonly #own: SpanContext | undefined
+  readonly #inside: Context
+  readonly #began: number
+
+  constructor(operation: ObservedOperation, started: Started | undefined, telemetry: Telemetry) {
+    this.#operation = operation
+    this.#telemetry = telemetry
+    this.#span = started?.span
+    this.#own = started?.span.spanContext()
+    this.#inside = started?.inside ?? context.active()
+    this.#began = performance.now() - lateness(operation)
+    telemetry.instruments.active(operation, 1)
+  }
+
+  /** Nothing of a trace that is not sampled arrives anywhere: no links to it, no spans inside it. */
+  get #sampled(): SpanContext | undefined {
+    const own = this.#own
+    return own !== undefined && (own.traceFlags & TraceFlags.SAMPLED) !== 0 ? own : undefined
+  }
+
+  get span(): string | undefined {
+    const own = this.#sampled
+    return own && packSpan(own)
+  }
+
+  get trace(): Record<string, string> {
+    const sent = this.#own ?? trace.getSpanContext(this.#inside)
+    return {
+      ...(sent && isSpanContextValid(sent) && writeTraceContext(sent)),
+      ...(this.#telemetry.baggage && writeBaggage(propagation.getBaggage(this.#inside))),
+    }
+  }
+
+  run<T>(fn: () => T): T {
+    return context.with(this.#inside, fn)
+  }
+
+  work(kind: string, key: string, fn: () => unknown, attempt: number): unknown {
+    if (this.#span && !this.#sampled) return fn()
+    const inside = this.#inside
+    // Names of spans have to be few, and a key may contain an id: it is an attribute.
+    const child = this.#telemetry.tracer().startSpan(
+      kind,
+      {
+        kind: SpanKind.INTERNAL,
+        attributes: { [ATTRIBUTE.attempt]: attempt, ...workOf(kind, key) },
+      },
+      inside,
+    )
+    return ending(child, () => context.with(trace.setSpan(inside, child), fn))
+  }
+
+  replayed(kind: string, key: string): void {
+    this.#span?.addEvent('replayed', workOf(kind, key))
+  }
+
+  end(end: OperationEnd): void {
+    const seconds = (performance.now() - this.#began) / 1000
+    if (this.#span) endSpan(this.#span, end)
+    this.#telemetry.instruments.active(this.#operation, -1)
+    this.#telemetry.instruments.ended(this.#operation, end, seconds)
   }
 }
 

@@ -3,13 +3,14 @@
  * store in memory, and calls their tools with the same bytes as a client.
  */
 
+import { openTask } from '../carry/task/operate.ts'
 import { misuse } from '../errors.ts'
 import { type Duration, toMilliseconds } from '../lib/clock.ts'
 import type { LogEvent } from '../log/event.ts'
 import type { FlowMethod, Principal } from '../protocol/call.ts'
 import { TASKS_EXTENSION } from '../protocol/reply.ts'
 import type { ClientCapabilities } from '../protocol/wire.ts'
-import { generateKey } from '../seal/key-ring.ts'
+import { generateKey, parseKeys } from '../seal/key-ring.ts'
 import { developing } from '../serve/development.ts'
 import { approverOf } from '../serve/extension.ts'
 import type { ServerOptions } from '../serve/options.ts'
@@ -53,11 +54,15 @@ export interface BenchServer {
 }
 
 export interface TestBench<S extends BenchServer = Server> {
+  /** Calls a tool as a client that cannot follow a task. */
   tool(name: string, args?: Record<string, unknown>, options?: CallOptions): TestCall
   /** Calls a tool as a client that can follow a task. */
   task(name: string, args?: Record<string, unknown>, options?: CallOptions): TestTask
+  /** Gets a prompt. */
   prompt(name: string, args?: Record<string, string>, options?: CallOptions): TestCall
+  /** Reads a resource. */
   resource(uri: string, options?: CallOptions): TestCall
+  /** The clock of all instances and of the store. Its `advance(ms)` moves it and waits for nothing. */
   readonly clock: { now: number; advance(ms: number): void }
   /**
    * Lets time pass (`'3 days'`), and waits until the tasks that are due then have done their work. A request that sleeps moves
@@ -66,7 +71,7 @@ export interface TestBench<S extends BenchServer = Server> {
   advance(duration: Duration): Promise<void>
   /** The log events of all instances. */
   readonly events: LogEvent[]
-  /** The instance that receives the next request. */
+  /** The instance that receives the next request. `server.deliver(id, event)` delivers to a [hook](docs/guide/time-and-events.md). */
   readonly server: S
   /** Sends the next request to a new instance, as after a restart or behind a load balancer. */
   otherInstance(): void
@@ -198,6 +203,17 @@ function assembleBench<S extends BenchServer>(
       if (found === undefined || found.worker !== undefined || found.status !== 'working') return undefined
       return { hooks: found.openHooks, until: found.dueAt }
     }
+    const labelsOf = async (id: string): Promise<Record<string, string>> => {
+      const store = options.store
+      const stored = await store?.operator?.read(id)
+      if (stored?.labels === undefined) return {}
+      const opened = openTask(parseKeys(String(options.keys)), stored)
+      if (opened.kind === 'refused')
+        throw new Error(
+          `The ${opened.piece} of the task does not open: pass the keys of the bench to the server.`,
+        )
+      return Object.fromEntries(opened.labels ?? [])
+    }
     const now = () => clock.now
     return createTestTask({
       params,
@@ -206,6 +222,7 @@ function assembleBench<S extends BenchServer>(
       send,
       restart,
       waitsFor,
+      labelsOf,
       approver: () => approverOf(server),
       now,
       advance,

@@ -35,7 +35,10 @@ export interface TestDecision {
 }
 
 export interface TestTask {
-  /** Begins the call or answers its open questions. Returns what it asks next or ends with. */
+  /**
+   * Begins the call or answers its open questions. Returns what it asks next or ends with, and `{ kind: 'waiting', hooks }` while the task
+   * waits for an event.
+   */
   next(answers?: Script): Promise<TaskRound>
   /** Runs to the end; what sleeps, sleeps without waiting. Events have to be delivered meanwhile. An answer that is missing or never used is an error. */
   run(script?: Script): Promise<TaskRound>
@@ -46,12 +49,15 @@ export interface TestTask {
   approve(name: string, decision: TestDecision): Promise<TaskRound>
   /** Denies the request, like `approve`. */
   deny(name: string, decision: TestDecision): Promise<TaskRound>
+  /** Cancels the task. */
   cancel(): Promise<void>
   /** Stops the instance and continues with a new one, as after a restart; the store stays. */
   restart(): Promise<TestTask>
   /** Sends the following requests as another principal. */
   as(principal: Principal | undefined): TestTask
-  /** Undefined while the call is not a task. */
+  /** The labels that `ctx.label` has set, as an operator with the keys sees them. None while the call is not a task. */
+  labels(): Promise<Readonly<Record<string, string>>>
+  /** The id of the task. Undefined while the call is not one. */
   readonly taskId: string | undefined
   /** The status messages that a poll saw: those of `ctx.status`, and what the task waited for. */
   readonly messages: readonly string[]
@@ -65,6 +71,8 @@ export interface TestTaskOptions {
   restart(): Promise<void>
   /** Everything that a parked task waits for, apart from answers: events for its hooks, a time. */
   waitsFor(id: string): Promise<{ readonly hooks: readonly string[]; readonly until?: number } | undefined>
+  /** The labels of the task in the store. */
+  labelsOf(id: string): Promise<Readonly<Record<string, string>>>
   /** The part of the server that asks people for approvals, if it has one. */
   approver(): Approver | undefined
   now(): number
@@ -148,6 +156,7 @@ export function createTestTask(options: TestTaskOptions): TestTask {
       const { error } = await send('tasks/cancel', { taskId })
       if (error) throw new Error(error.message)
     },
+    labels: async () => (taskId === undefined ? {} : options.labelsOf(taskId)),
     async restart() {
       await options.restart()
       return task

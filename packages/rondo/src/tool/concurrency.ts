@@ -7,7 +7,10 @@ import { HOOK_MS, inTime } from './hook.ts'
 import type { Compiled } from './schema/standard.ts'
 
 export interface ConcurrencyOptions<A = never> {
-  /** Calls that return the same text share the limit. Default: all calls of the tool share it. */
+  /**
+   * Calls that return the same text share the limit. It receives the arguments as the handler does, and the caller: return the tenant
+   * for a limit for each tenant. Default: all calls of the tool share it.
+   */
   key?: (args: A, caller: { readonly principal: Principal | undefined }) => string | Promise<string>
   /** How many of them may run at once, on all instances together. Default: 1. */
   limit?: number
@@ -16,7 +19,10 @@ export interface ConcurrencyOptions<A = never> {
    * `refuse`: it ends with `LIMIT_CONCURRENCY`. Default: `queue`.
    */
   otherwise?: 'queue' | 'refuse'
-  /** `release`: a call that waits for an answer, an event or a time makes room for others, and queues again afterwards. Default: `hold`. */
+  /**
+   * `hold`: a call that waits for an answer, an event or a time still counts. `release`: it makes room for others, and queues again
+   * afterwards. Default: `hold`.
+   */
   whileWaiting?: 'hold' | 'release'
 }
 

@@ -83,9 +83,14 @@ export interface Question<S extends Schema = Schema> {
   allowSecretLike?: string
   /**
    * The arguments that make this question unnecessary. A client that [cannot be
-   * asked](docs/guide/11-older-clients.md#who-cannot-be-asked) is told to send them.
+   * asked](docs/guide/02-asking.md#clients-that-cannot-be-asked) is told to send them.
    */
   orArgument?: string | readonly string[]
+  /**
+   * An app of this server that [draws the form](docs/guide/13-drafts.md#questions-drawn-by-an-app): the `ui://` URI of a resource. Sent to clients that declare it; all
+   * others show the form. Default: none.
+   */
+  ui?: string
 }
 
 export type Outcome<T> =
@@ -114,21 +119,34 @@ export interface EffectInfo {
   readonly attempt: number
 }
 
+export interface RetryOptions {
+  /** Attempts after the first one. Default: 3. */
+  times?: number
+  /** The delay before the second attempt: milliseconds, or text such as `'90 s'`. Default: 1 s. */
+  delay?: Duration
+  /** Each further delay is this many times as long as the one before. Default: 2. */
+  factor?: number
+  /** No delay is longer, unless a `RetryLater` asks for it. Default: 1 min. */
+  maxDelay?: Duration
+}
+
+interface UndoInfo {
+  /** The idempotency key of the undo: its own, and the same in every attempt. */
+  readonly key: string
+  /** The idempotency key that the effect was given: with it the other system finds what it did. */
+  readonly effectKey: string
+  /** `maybe`: the effect threw, or was interrupted, so it may have happened. Undo what you find, and do not fail if there is nothing. */
+  readonly ran: 'yes' | 'maybe'
+  /** Fires when the attempt should stop. */
+  readonly signal: AbortSignal
+}
+
 export interface EffectOptions<T = unknown> {
   /**
    * Runs it again if it fails. `ToolError` and `Fatal` are final; `RetryLater` chooses the delay of the next attempt. Default:
    * the first failure is final.
    */
-  retry?: {
-    /** Attempts after the first one. Default: 3. */
-    times?: number
-    /** The delay before the second attempt: milliseconds, or text such as `'90 s'`. Default: 1 s. */
-    delay?: Duration
-    /** Each further delay is this many times as long as the one before. Default: 2. */
-    factor?: number
-    /** No delay is longer, unless a `RetryLater` asks for it. Default: 1 min. */
-    maxDelay?: Duration
-  }
+  retry?: RetryOptions
   /**
    * The time that one attempt may take: milliseconds, or text such as `'90 s'`. Then its signal fires and it counts as failed, even
    * if its function continues. Default: as long as it takes.
@@ -140,18 +158,7 @@ export interface EffectOptions<T = unknown> {
    * Takes the effect back if the call ends without success, and in `ctx.undo()`. It may run more than once, always under
    * `info.key`. `result` is absent if nobody knows whether the effect ran (`info.ran` is `'maybe'`). Needs a store.
    */
-  undo?: (
-    result: T | undefined,
-    info: {
-      /** The idempotency key of the undo: the same in every attempt. */
-      readonly key: string
-      /** The idempotency key that the effect was given. */
-      readonly effectKey: string
-      /** `maybe`: the effect threw, or was interrupted, so it may have happened. */
-      readonly ran: 'yes' | 'maybe'
-      readonly signal: AbortSignal
-    },
-  ) => unknown
+  undo?: (result: T | undefined, info: UndoInfo) => unknown
 }
 
 /**
@@ -276,7 +283,7 @@ export interface Context {
    */
   offer<S extends Schema>(key: string, question: Question<S>): Offer<Infer<S, ElicitContent>>
   /**
-   * Opens a hook for one [event from outside](docs/guide/outside-events.md), such as a webhook. Needs a task: a call
+   * Opens a hook for one [event from outside](docs/guide/time-and-events.md), such as a webhook. Needs a task: a call
    * in rounds continues as one from here on. When this resolves, the hook is durable and its id can be handed out. It
    * uses the names `key` and `key.received`.
    */
@@ -300,6 +307,12 @@ export interface Context {
    * automatic one. Ignored in rounds, and not repeated by a replay.
    */
   status(message: string): void
+  /**
+   * Sets [labels](docs/guide/operate-tasks.md#labels) by which an operator with the keys finds the task of this call, such as
+   * `{ order: '4711' }`. They merge by name, and the last value wins. Clients never see them. Checked and otherwise ignored where
+   * nothing is stored: in rounds, and for older clients.
+   */
+  label(labels: Readonly<Record<string, string>>): void
 
   /**
    * Returns the time of the last recorded event of this call, in ms since the epoch; the same in every replay.
@@ -357,10 +370,16 @@ export interface Context {
    * call that another instance continues.
    */
   readonly meta: Readonly<Record<string, unknown>>
-  /** Returns whether the client can be asked for `form`, `url`, `sampling` or `roots`. */
-  can(kind: QuestionKind): boolean
+  /**
+   * Returns whether the client can be asked for `form`, `url`, `sampling` or `roots`, or with `app` whether it has forms [drawn by an
+   * app](docs/guide/13-drafts.md#questions-drawn-by-an-app).
+   */
+  can(kind: QuestionKind | 'app'): boolean
 
-  /** The responses as the client sent them, for the [manual form](docs/guide/02-asking.md#by-hand). */
+  /**
+   * The responses as the client sent them, for the [manual form](docs/guide/02-asking.md#by-hand). They are kept while the handler
+   * asks something else.
+   */
   readonly inputResponses: InputResponses | undefined
   /**
    * The string that this handler returned as its state, for the [manual form](docs/guide/02-asking.md#by-hand).

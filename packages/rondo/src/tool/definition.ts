@@ -107,7 +107,7 @@ export interface ToolDefinition<
    * function runs where the event is delivered, which may be an instance that does not run the handler: what it needs to know is in
    * `about` of the hook. Default: no check.
    *
-   * @see docs/guide/outside-events.md#refusing-an-event
+   * @see docs/guide/time-and-events.md#refusing-an-event
    */
   accept?: Readonly<Record<string, AcceptEvent>>
 }

@@ -70,8 +70,7 @@ function broughtBy({ call, beginning }: Round): TaskPlan['brought'] {
 export function continueAsTask(round: Round, { journal }: RunReport): Promise<Reply> {
   const tasks = taskHostFor(round)
   if (!tasks) throw new RondoError('SERVER_INTERNAL', 'This call cannot continue as a task')
-  // Answers are in the journal by now; the manual form reads them again from the request.
-  return beginTask(round, tasks, journal, journal.manual !== undefined)
+  return beginTask(round, tasks, journal, false)
 }
 
 /**
@@ -109,7 +108,7 @@ async function beginTask(
     startedAt: beginning.journal.startedAt,
     round: beginning.round,
     toolVersion: target.version,
-    ...spansOf(round),
+    spans: spansOf(round),
     epoch: beginning.journal.epoch ?? (await epochOf(host, true)),
     principal,
     noted: { reasks, manual, deadlines, attempts, begun, lineage, kept },
@@ -124,7 +123,7 @@ async function beginTask(
     return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
   }
   if (begun) await guardTask(round, { ...beginning.journal, begun, lineage }, { id, owner })
-  const view = await tasks.engine.create({
+  const creating = tasks.engine.create({
     id,
     owner,
     head: sealPiece(host, { id, owner }, 'head', { ...plan, ttlMs } satisfies TaskPlan),
@@ -135,10 +134,17 @@ async function beginTask(
     tool: toolIn(host, tasks, call.target),
     journal: entries.map((entry) => sealPiece(host, { id, owner }, 'record', { entry } satisfies TaskRecord)),
   })
+  const view = await creating.catch(async (error) => {
+    // A task that was refused must not keep its caller from calling again.
+    if (target.dedupe) await host.store?.permits?.release(dedupeHolder(id)).catch(() => {})
+    throw error
+  })
   logRound(round, undefined, { outcome: 'task', task: id })
   const task = toTaskState(host, tasks, owner, view)
   return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
 }
+
+const dedupeHolder = (task: string): string => `dedupe ${task}`
 
 /** Concurrent calls may find a task that ends meanwhile. */
 const MAX_TWINS = 3
@@ -160,7 +166,7 @@ async function findTwin(
   const tags = tagsOf(host.keys.ring, 'dedupe', value)
   for (let tries = 0; tries < MAX_TWINS; tries++) {
     const taken = await permits.acquire({
-      holder: `dedupe ${id}`,
+      holder: dedupeHolder(id),
       tags,
       limit: 1,
       holdMs: maxTtlMs,

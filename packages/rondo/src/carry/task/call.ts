@@ -8,6 +8,7 @@ import { readForm } from '../../form/form.ts'
 import { judgeContent } from '../../form/judge.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { FlowCall, Line, Principal, TaskCall, TaskListCall } from '../../protocol/call.ts'
+import { appOf, drawsForms, withoutApp } from '../../protocol/common/apps.ts'
 import { missingCapability, nameCapabilities, supports } from '../../protocol/common/request.ts'
 import { type OlderReply, type Reply, relatedTask, type TaskState } from '../../protocol/reply.ts'
 import type { ClientCapabilities, InputRequest, InputRequests, InputResponses } from '../../protocol/wire.ts'
@@ -15,7 +16,6 @@ import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import type { TaskOwner, TaskPage, TaskView } from '../../store/task-engine.ts'
 import type { ForwardedTasks, TaskCaller } from '../../tool/forward.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
-import { cancelAndUndo } from '../undo.ts'
 import { markAnswer, openPiece, ownerOf, type Piece, type PieceOf, sealPiece } from './journal.ts'
 import { type StoredMessage, statusMessageOf, waitingFor } from './status.ts'
 
@@ -48,7 +48,7 @@ export async function handleTask(
     case 'result':
       return { kind: 'error', error: new RondoError('PEER_METHOD') }
     case 'cancel':
-      return (await cancelAndUndo(host, tasks, taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
+      return (await tasks.engine.cancel(taskId, owner)) === 'unknown' ? UNKNOWN : ACKNOWLEDGED
   }
 }
 
@@ -202,9 +202,10 @@ function readableState(
 
 /**
  * The part of a task that a request may see: input requests only of the kinds and modes that the request itself declares
- * (B10), whoever began the task. The message names what is left out, so that the client knows what to declare.
+ * (B10), and apps that draw forms only if it declares them, whoever began the task. The message names what is left out, so that the client knows what to declare.
  */
-export function visibleTo(capabilities: ClientCapabilities, task: TaskState): TaskState {
+export function visibleTo(capabilities: ClientCapabilities, given: TaskState): TaskState {
+  const task = drawsForms(capabilities) ? given : withoutApps(given)
   const entries = Object.entries(task.inputRequests ?? {})
   const shown = entries.filter(([, request]) => missingCapability(capabilities, request) === undefined)
   if (shown.length === entries.length) return task
@@ -215,6 +216,15 @@ export function visibleTo(capabilities: ClientCapabilities, task: TaskState): Ta
     ...task,
     inputRequests: Object.fromEntries(shown),
     statusMessage: statusMessage.filter((part) => part !== undefined).join(' '),
+  }
+}
+
+function withoutApps(task: TaskState): TaskState {
+  const entries = Object.entries(task.inputRequests ?? {})
+  if (!entries.some(([, request]) => appOf(request) !== undefined)) return task
+  return {
+    ...task,
+    inputRequests: Object.fromEntries(entries.map(([key, request]) => [key, withoutApp(request)])),
   }
 }
 

@@ -271,6 +271,7 @@ export type Piece =
   | 'head'
   | 'record'
   | 'message'
+  | 'labels'
   | 'result'
   | 'error'
   | `input ${string}`

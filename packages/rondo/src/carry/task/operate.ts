@@ -9,6 +9,7 @@ import type { KeyRing } from '../../seal/key-ring.ts'
 import type { StoredTask, TaskBranch } from '../../store/operator.ts'
 import type { Sealed } from '../../store/task-engine.ts'
 import { foldRecords, type Piece, placeOfPiece, type TaskPlan, type TaskRecord } from './journal.ts'
+import type { StoredLabels } from './label.ts'
 
 type Of = Pick<StoredTask, 'id' | 'owner'>
 
@@ -20,9 +21,10 @@ export type OpenedTask =
       /** Keys of the questions that its client was shown last. */
       readonly asked: readonly string[]
       readonly error?: unknown
+      readonly labels?: StoredLabels
     }
   /** The head is gone: the task has ended, and what it kept was deleted. */
-  | { readonly kind: 'gone'; readonly error?: unknown }
+  | { readonly kind: 'gone'; readonly error?: unknown; readonly labels?: StoredLabels }
   | { readonly kind: 'refused'; readonly piece: string; readonly reason: EnvelopeRefusal }
 
 class Refused extends Error {
@@ -53,13 +55,16 @@ const recordsOf = (ring: KeyRing, task: StoredTask): readonly TaskRecord[] =>
 
 export function openTask(ring: KeyRing, task: StoredTask): OpenedTask {
   try {
-    const { head, status, outcome } = task
+    const { head, status, outcome, labels } = task
     const failed = status === 'failed' && outcome !== undefined
-    const error = failed ? { error: open(ring, task, 'error', outcome) } : {}
-    if (head === '') return { kind: 'gone', ...error }
+    const aside = {
+      ...(failed && { error: open(ring, task, 'error', outcome) }),
+      ...(labels !== undefined && { labels: open<StoredLabels>(ring, task, 'labels', labels) }),
+    }
+    if (head === '') return { kind: 'gone', ...aside }
     const plan = open<TaskPlan>(ring, task, 'head', head)
     const { entries, parked } = foldRecords(recordsOf(ring, task), plan.noted)
-    return { kind: 'open', plan, entries, asked: Object.values(parked.asked).map(({ key }) => key), ...error }
+    return { kind: 'open', plan, entries, asked: Object.values(parked.asked).map(({ key }) => key), ...aside }
   } catch (thrown) {
     if (thrown instanceof Refused) return thrown.refusal
     throw thrown

@@ -20,13 +20,16 @@ import { isOpen } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { Round } from '../carrier.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
+import { type HeldPermit, takePermit, withPermit } from '../permit.ts'
 import { toReplayInput } from '../round.ts'
 import {
   changeGuard,
   type Guard,
+  type GuardRecord,
   guardOf,
   leftToUndo,
   readGuard,
+  removeGuard,
   reportUndo,
   undoingIn,
   WAKE,
@@ -36,6 +39,9 @@ import { foldRecords, openPiece, sealPiece, type TaskPlan, type TaskRecord, toFl
 
 /** Nobody waits any more: about a day of attempts. */
 const RETRY: RetryPolicy = { times: 30, delayMs: 1_000, factor: 2, maxDelayMs: 3_600_000 }
+
+/** The delay before the next turn while it is unknown whether an undo has run. */
+const UNCERTAIN_MS = 5_000
 
 type UndoPlan = NonNullable<TaskPlan['undo']>
 
@@ -58,32 +64,53 @@ export async function redeem(
   const guard = guardOf(host, plan.seed, plan.undo.lineage)
   const alarm = { host, tasks, turn, plan, guard }
   const record = await readGuard(host, guard)
-  if (record?.phase === 'ended' || record?.phase === 'undone') return complete(alarm, [])
-  if (record?.phase !== 'undoing') {
-    const until = await expiryOf(alarm, record?.task)
-    if (turn.claimedAt < until) return park(alarm, until)
-    if (!record) return complete(alarm, [])
+  const standing = await standingOf(alarm, record)
+  if (standing.kind === 'open') return park(alarm, standing.until, record?.task !== undefined)
+  if (standing.kind === 'well') {
+    await removeGuard(host, guard)
+    return complete(alarm, [])
   }
   const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
-    current?.phase === 'open' ? { ...current, phase: 'undoing' } : undefined,
+    current?.phase === 'open' || (current?.task && current.phase === 'ended')
+      ? { ...current, phase: 'undoing' }
+      : undefined,
   )
   return now?.phase === 'undoing' ? undo(alarm, target, now.journal) : complete(alarm, [])
 }
 
-/** When the call expires: a task as long as it lives, a call in rounds at its own time. */
-async function expiryOf(
-  { tasks, plan, turn }: Alarm,
-  task: { readonly id: string; readonly owner: TaskTurn['task']['owner'] } | undefined,
-): Promise<number> {
-  if (!task) return plan.undo.expires
+type Standing =
+  /** The call may still end well, until it expires. */
+  { readonly kind: 'open'; readonly until: number } | { readonly kind: 'well' } | { readonly kind: 'failed' }
+
+/** How the call stands: a task ended as the store says, a call in rounds as its record says. */
+async function standingOf(
+  { host, tasks, turn, plan }: Alarm,
+  record: GuardRecord | undefined,
+): Promise<Standing> {
+  const { phase, task } = record ?? {}
+  const isUndone = phase === 'undoing' || phase === 'undone'
+  if (!task) {
+    if (isUndone) return { kind: 'failed' }
+    if (phase === 'ended') return { kind: 'well' }
+    const { expires: until } = plan.undo
+    if (turn.claimedAt < until) return { kind: 'open', until }
+    return { kind: record ? 'failed' : 'well' }
+  }
+  const ended = await host.store?.alarms?.ended(task.id)
+  if (ended !== undefined) return { kind: ended === 'completed' && !isUndone ? 'well' : 'failed' }
+  // A task that is open undoes by itself; its end rings.
   const view = await tasks.engine.get(task.id, task.owner)
-  return view && isOpen(view.status) ? view.expiresAt : turn.claimedAt
+  return view && isOpen(view.status) ? { kind: 'open', until: view.expiresAt } : { kind: 'failed' }
 }
 
-function park({ host, tasks, turn }: Alarm, until: number): TaskTurnOutcome {
+/** The task may end while the alarm parks for the first time, so the alarm looks again. */
+const LOOK_AGAIN_MS = 2_000
+
+function park({ host, tasks, turn }: Alarm, until: number, hasTask: boolean): TaskTurnOutcome {
   const isNew = !turn.slots().some(({ key }) => key === WAKE)
   const inputs = new Map(isNew ? [[WAKE, sealPiece(host, turn.task, `input ${WAKE}`, true)]] : [])
-  return { kind: 'park', inputs, wakeAt: until, liveUntil: until + tasks.ttlMs }
+  const wakeAt = isNew && hasTask ? Math.min(until, turn.claimedAt + LOOK_AGAIN_MS) : until
+  return { kind: 'park', inputs, wakeAt, liveUntil: until + tasks.ttlMs }
 }
 
 function complete({ host, turn }: Alarm, undone: readonly string[]): TaskTurnOutcome {
@@ -91,28 +118,52 @@ function complete({ host, turn }: Alarm, undone: readonly string[]): TaskTurnOut
 }
 
 async function undo(alarm: Alarm, target: Target, recorded: Journal): Promise<TaskTurnOutcome> {
-  const { host, tasks, turn, plan, guard } = alarm
+  const { host, tasks, turn } = alarm
   const records = turn.journal.map((one) => openPiece<TaskRecord>(host, tasks, turn.task, 'record', one))
   const own = foldRecords(records)
-  const journal = withOwn(recorded, own)
-  const round = toRound(alarm, target, journal)
-  const prepared = await target.prepare(plan.call.args)
+  const round = toRound(alarm, target, withOwn(recorded, own))
+  const permits = host.store?.permits
+  if (!target.concurrency || !permits) return undoHolding(alarm, round)
+  // The call usually holds its permit still. Otherwise its undo waits for one, like any other call of the key.
+  const taken = await takePermit(round, { ...target.concurrency, queues: true }, permits)
+  if (taken.kind !== 'held')
+    return { kind: 'release', delayMs: taken.kind === 'queued' ? taken.delayMs : taken.retryMs }
+  try {
+    return await undoHolding(alarm, round, taken.permit)
+  } finally {
+    taken.permit.stop()
+  }
+}
+
+/** `permit`: that of the call, if its tool has `concurrency`. */
+async function undoHolding(alarm: Alarm, round: Round, permit?: HeldPermit): Promise<TaskTurnOutcome> {
+  const { host, tasks, turn, plan, guard } = alarm
+  const { journal } = round.beginning
+  const prepared = await round.target.prepare(plan.call.args)
   if (prepared.kind === 'refused') return leave(alarm, round, [], leftToUndo(journal))
-  const input = toInput(alarm, round, prepared.run, journal)
+  const own = toInput(alarm, round, prepared.run, journal)
+  const input = permit ? withPermit(own, permit) : own
   const found = await replay({ ...input, frozen: true })
   const left = leftToUndo(journal)
   const report = await replay({ ...input, undoes: found.undoable.filter(({ key }) => left.includes(key)) })
   const { ending } = report
   if (turn.signal.aborted) return { kind: 'release' }
-  if (ending.kind === 'sleeping')
+  if (ending.kind === 'sleeping') {
+    await permit?.hold(ending.wakeAt - turn.claimedAt)
     return {
       kind: 'park',
       inputs: new Map(),
       wakeAt: ending.wakeAt,
       liveUntil: ending.wakeAt + tasks.ttlMs,
     }
-  if (ending.kind === 'refused') throw ending.error
+  }
+  if (ending.kind === 'refused') {
+    // The permit was lost, or the store is away: that is no failure of the alarm.
+    if (ending.error.code.startsWith('STORE_')) return { kind: 'release', delayMs: UNCERTAIN_MS }
+    throw ending.error
+  }
   if (ending.kind !== 'returned') return { kind: 'release' }
+  await permit?.release()
   const failed = leftToUndo(report.journal)
   const undone = left.filter((key) => !failed.includes(key))
   if (failed.length > 0) return leave(alarm, round, undone, failed)

@@ -24,7 +24,6 @@ import type { BuiltInTool, HandedTask } from '../../tool/registry.ts'
 import { errorResult, type InputRequired, inputRequired, type Target } from '../../tool/target.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { scopesOfTask } from '../scope.ts'
-import { cancelAndUndo } from '../undo.ts'
 import { deliverAnswers, toTaskState, visibleTo } from './call.ts'
 import { ownerOf } from './journal.ts'
 
@@ -193,11 +192,11 @@ async function cancelTask(
   principal: Principal | undefined,
 ): Promise<ToolResult> {
   await host.keys.ready()
-  const cancelled = await cancelAndUndo(host, tasks, taskId, ownerOf(host, principal))
+  const cancelled = await tasks.engine.cancel(taskId, ownerOf(host, principal))
   if (cancelled === 'unknown') return unknownTask(taskId)
   const text =
     cancelled === 'cancelled'
-      ? `The task ${taskId} was cancelled. What it has done so far is not undone.`
+      ? `The task ${taskId} was cancelled. Effects that can be undone are undone; everything else it has done stays done.`
       : `The task ${taskId} had already ended, so there was nothing to cancel. Call ${STATUS} for its result.`
   return { content: [{ type: 'text', text }] }
 }

@@ -14,7 +14,7 @@ import { withoutMethods } from '../../protocol/common/request.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { InputRequest, InputResponses } from '../../protocol/wire.ts'
 import { hookOfEvent } from '../../replay/hook.ts'
-import type { Incoming, ReplayInput } from '../../replay/input.ts'
+import type { Incoming, Labelling, ReplayInput } from '../../replay/input.ts'
 import type { RunReport } from '../../replay/run-state.ts'
 import type { RunTurn, TaskHead, TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
@@ -42,6 +42,7 @@ import {
   toFlowCall,
   unmarkAnswer,
 } from './journal.ts'
+import { labelsOf } from './label.ts'
 import { redeem } from './redeem.ts'
 import { createShown, createStatusReporter, type Shown, type StatusReporter } from './status.ts'
 
@@ -62,6 +63,7 @@ interface TaskRun extends Round, Opening {
   readonly shown: Shown
   readonly status: StatusReporter
   readonly approvals: TaskApprovals
+  readonly labels: Labelling
 }
 
 const taskCarrier: Carrier<Opening, TaskTurnOutcome, TaskRun> = {
@@ -195,6 +197,7 @@ async function settle(
   toOutcome: () => TaskTurnOutcome | Promise<TaskTurnOutcome>,
 ): Promise<TaskTurnOutcome> {
   try {
+    if (report?.labels) await run.labels.keep(report.labels)
     return await toOutcome()
   } catch (error) {
     if (run.turn.signal.aborted) throw error
@@ -317,6 +320,7 @@ function open({ host, tasks, turn, plan, target }: Opening): TaskRun {
     shown: createShown(host, tasks, turn, folded),
     status: createStatusReporter(host, turn),
     approvals: approvalsOf({ host, plan, target, task: task.id }),
+    labels: labelsOf(host, tasks, turn),
     call: toFlowCall(plan, task.id),
     target,
     principal,
@@ -423,6 +427,7 @@ function adapt(run: TaskRun, input: ReplayInput): ReplayInput {
     inputResponses,
     hooks: hooksOf(run),
     approvals: run.approvals,
+    labelling: input.labelling ?? run.labels,
     background: { ...run.status, possible: false },
     mayMove: () => (turn.draining.aborted || turn.signal.aborted ? 'drain' : undefined),
     onArrival: run.shown.onArrival,

@@ -68,11 +68,11 @@ export async function followTask<R extends FlowRequest>(
 /** Tasks have neither progress nor logs. */
 function toSending(
   flows: Flows,
-  { kinds, trace }: Driving,
+  options: Driving,
   { timeoutMs }: Limits,
   { signal }: Leg,
 ): SendOptions & { readonly signal: AbortSignal } {
-  return { signal, timeoutMs, capabilities: declare(flows, kinds, 'tools/call'), trace }
+  return { signal, timeoutMs, capabilities: declare(flows, options, 'tools/call'), trace: options.trace }
 }
 
 interface Asking<R extends FlowRequest> {

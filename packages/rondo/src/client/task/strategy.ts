@@ -15,13 +15,13 @@ import { displayText } from '../../form/clean-text.ts'
 import { isRecord } from '../../lib/json.ts'
 import type { TaskCall } from '../../protocol/call.ts'
 import type { QuestionKind } from '../../protocol/common/request.ts'
-import { TASKS_EXTENSION, type TaskState } from '../../protocol/reply.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import { decodeTaskPage } from '../../protocol/rev-2025-11-25/client.ts'
 import type { ClientCapabilities, InputResponses } from '../../protocol/wire.ts'
 import { PeerError } from '../peer.ts'
 import type { FlowLeg } from '../pending.ts'
 import type { Driving, Flows, Peer, PushedRounds, SeenTask, SendOptions, TaskStrategy } from '../port.ts'
-import { answerableKinds, capabilitiesFor } from '../question.ts'
+import { answerableKinds, capabilitiesFor, withTasks } from '../question.ts'
 import { createListBudget } from '../reader.ts'
 import { vetRound } from '../round.ts'
 
@@ -121,7 +121,7 @@ export const PUSHED_TASKS: TaskStrategy = {
 export function taskHandle(peer: Peer, taskId: string, asked: ClientCapabilities): TaskHandle {
   const declared = <O extends TaskRequestOptions>({ accepts, ...options }: O) => ({
     ...options,
-    capabilities: { ...declaredFor(accepts, asked), ...FOLLOWS.capabilities },
+    capabilities: withTasks(declaredFor(accepts, asked)),
   })
   return {
     async get(options = {}) {
@@ -166,7 +166,6 @@ export async function listTasks(peer: Peer, options: TaskRequestOptions): Promis
   return found
 }
 
-const FOLLOWS: SendOptions = { capabilities: { extensions: { [TASKS_EXTENSION]: {} } } }
 const FAREWELL_MS = 2_000
 
 export async function getTask(peer: Peer, taskId: string, options: SendOptions): Promise<SeenTask> {
@@ -180,7 +179,7 @@ export async function getTask(peer: Peer, taskId: string, options: SendOptions):
 /** Cancels a task that nobody waits for. Tries once, for a short time, and never throws. */
 export async function dropTask(peer: Peer, taskId: string): Promise<void> {
   await peer.dialect.tasks
-    .cancel(peer, taskId, { ...FOLLOWS, timeoutMs: FAREWELL_MS })
+    .cancel(peer, taskId, { capabilities: withTasks(), timeoutMs: FAREWELL_MS })
     .catch((error) => peer.onWarning(`The task ${taskId} could not be cancelled: ${String(error)}`))
 }
 

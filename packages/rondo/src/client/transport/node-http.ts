@@ -172,9 +172,9 @@ function post(begin: Begin, outgoing: Outgoing, again = true): Promise<unknown> 
       })
     })
     // A server that switches protocols closes the request with neither a response nor an error.
-    request.on('close', () =>
-      fail(new RondoError('PEER_UNREACHABLE', 'The connection was closed before the response')),
-    )
+    request.on('close', () => {
+      if (!hasBegun) fail(new RondoError('PEER_UNREACHABLE', 'The connection was closed before the response'))
+    })
     request.end(outgoing.body === '' ? undefined : outgoing.body)
   })
 }

@@ -60,12 +60,15 @@ export function createResponseReader(head: ResponseHead, request: Request): Resp
   return readWhole(head, request, type === 'application/json')
 }
 
+/** The response is a member and not a getter, which would give every reader a shape of its own. */
+type MutableReader = { -readonly [K in keyof ResponseReader]: ResponseReader[K] }
+
 const ACKNOWLEDGED: ResponseReader = { push() {}, end() {}, response: {} }
 
 function readWhole(head: ResponseHead, request: Request, json: boolean): ResponseReader {
   const collected = collectBytes()
-  let response: Readonly<Record<string, unknown>> | undefined
-  return {
+  const reader: MutableReader = {
+    response: undefined,
     push(chunk) {
       if (collected.size + chunk.byteLength > request.maxBytes) throw tooLong(request)
       collected.add(chunk)
@@ -77,27 +80,24 @@ function readWhole(head: ResponseHead, request: Request, json: boolean): Respons
       // A batch of 2025-03-26: only the response matters.
       const batch = request.onRequest !== undefined && Array.isArray(body)
       const message: unknown = batch ? body.find((one) => isRecord(one) && belongs(one, request)) : body
-      if (isRecord(message) && belongs(message, request)) response = message
+      if (isRecord(message) && belongs(message, request)) reader.response = message
       else throw unusable(head, json)
     },
-    get response() {
-      return response
-    },
   }
+  return reader
 }
 
 function readStream(request: Request): ResponseReader {
   const decoder = new TextDecoder()
   let size = 0
-  let response: object | undefined
   let problem: RondoError | undefined
   const { buffer } = request
   const take = (message: unknown): void => {
-    if (response !== undefined || problem !== undefined) return
+    if (reader.response !== undefined || problem !== undefined) return
     if (!isRecord(message))
       problem = new RondoError('PEER_BAD_RESPONSE', 'An event of the stream is not a JSON object')
     else if (message.method === undefined) {
-      if (belongs(message, request)) response = message
+      if (belongs(message, request)) reader.response = message
       else if (!request.onRequest)
         problem = new RondoError('PEER_BAD_RESPONSE', 'The stream contains the response to another request')
     } else if (message.id === undefined) request.onNotification?.(message)
@@ -117,7 +117,7 @@ function readStream(request: Request): ResponseReader {
     onEvent(event) {
       unknownLines = 0
       const asked = buffer?.look(event)
-      if (asked !== undefined) response ??= asked
+      if (asked !== undefined) reader.response ??= asked
       if (event.id !== undefined && EVENT_ID.test(event.id)) request.onMark?.({ id: event.id })
       if (request.onRequest === undefined) return take(parseMessage(event.data))
       const message = event.data === '' ? [] : parseMessage(event.data)
@@ -135,9 +135,10 @@ function readStream(request: Request): ResponseReader {
         )
     },
   })
-  return {
+  const reader: MutableReader = {
+    response: undefined,
     push(chunk) {
-      if (response !== undefined) return
+      if (reader.response !== undefined) return
       size += chunk.byteLength
       if (!request.endless && size > request.maxBytes) throw tooLong(request)
       const text = toLines(decoder.decode(chunk, { stream: true }))
@@ -145,13 +146,11 @@ function readStream(request: Request): ResponseReader {
       if (problem !== undefined) throw problem
     },
     end() {
-      if (response === undefined)
+      if (reader.response === undefined)
         throw new RondoError('PEER_UNREACHABLE', 'The stream ended before the response')
     },
-    get response() {
-      return response
-    },
   }
+  return reader
 }
 
 const REFUSALS = new Set([401, 403])

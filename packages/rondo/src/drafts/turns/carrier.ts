@@ -14,7 +14,7 @@
 import { aroundRequest, PENDING } from '../../carry/around.ts'
 import type { Beginning, Carrier, Round } from '../../carry/carrier.ts'
 import type { FlowHost } from '../../carry/host.ts'
-import { type AskingLine, type MakePortable, runPushed, steadyLine } from '../../carry/push.ts'
+import { type AskingLine, type MakePortable, runPushed, SteadyLine } from '../../carry/push.ts'
 import { logStateRefused } from '../../carry/report.ts'
 import { concludeRefused } from '../../carry/round.ts'
 import { type Need, withNeed } from '../../carry/scope.ts'
@@ -244,7 +244,7 @@ async function run(parts: Parts, { progress, failed, remembers, ...start }: Star
   const { memory, options } = parts
   const { call } = start
   const host = outlivesUs(parts, call) ? parts.host : pinned(parts.host)
-  const line = steadyLine(start.line, progress)
+  const line = new SteadyLine(start.line, progress)
   const echoes = echoesState(call.capabilities)
   const carrier: Carrier<typeof start, Reply> = {
     ...tokenCarrier,

@@ -27,6 +27,7 @@ import type {
 } from '../call.ts'
 import { TASKS_EXTENSION } from '../reply.ts'
 import { type ClientCapabilities, type InputRequest, LOG_LEVELS, type LogLevel } from '../wire.ts'
+import { DRAWS_FORMS, drawsForms } from './apps.ts'
 import { CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION } from './json-rpc.ts'
 import { isRequestId } from './request-id.ts'
 
@@ -339,6 +340,7 @@ export function rememberedCapabilities(
       members.filter((member) => isRecord(declared[member])).map((member) => [member, {}]),
     )
   }
+  if (drawsForms(given)) kept.extensions = DRAWS_FORMS
   return kept
 }
 

@@ -22,6 +22,7 @@ import type {
   TaskListCall,
 } from '../call.ts'
 import type { SessionMessage } from '../codec.ts'
+import { DRAWS_FORMS, drawsForms } from '../common/apps.ts'
 import {
   ANSWER_LIMITS,
   type AnswerLimits,
@@ -34,7 +35,7 @@ import {
 } from '../common/request.ts'
 import { isRequestId } from '../common/request-id.ts'
 import { RELATED_TASK } from '../reply.ts'
-import { LOG_LEVELS } from '../wire.ts'
+import { type ClientCapabilities, LOG_LEVELS } from '../wire.ts'
 
 type Params = Readonly<Record<string, unknown>>
 
@@ -51,11 +52,15 @@ const NO_PARAMS: Params = Object.freeze({})
 const READER: ParamsReader = {
   envelope: readEnvelope,
   flow(envelope, method, params) {
-    const plain = { ...params, inputResponses: undefined, requestState: undefined }
-    const call = readFlow(envelope, method, readTarget(method, params), plain, ANSWER_LIMITS)
+    const call = readFlow(envelope, method, readTarget(method, params), withoutRounds(params), ANSWER_LIMITS)
     return withTaskWish(call, params)
   },
   task: (envelope, method, params) => readTask(envelope, method, params),
+}
+
+function withoutRounds(params: Params): Params {
+  if (params.inputResponses === undefined && params.requestState === undefined) return params
+  return { ...params, inputResponses: undefined, requestState: undefined }
 }
 
 export function decode(message: unknown, peer: PeerFacts, reader: ParamsReader = READER): SessionMessage {
@@ -129,13 +134,23 @@ export function readEnvelope(id: RequestId, params: Params, peer: PeerFacts): En
   return {
     id,
     protocolVersion: peer.protocolVersion,
-    capabilities: { ...peer.capabilities, extensions: undefined },
+    capabilities: withoutLaterExtensions(peer.capabilities),
     clientInfo: peer.clientInfo,
     progressToken: isRequestId(meta.progressToken) ? meta.progressToken : undefined,
     logLevel: peer.logLevel,
     trace: meta.traceparent === undefined ? undefined : readTrace(meta),
     meta,
   }
+}
+
+/**
+ * Returns a copy, because handlers see the capabilities and the session keeps them. Of the extensions of later revisions, a session
+ * has the one for apps alone.
+ */
+function withoutLaterExtensions(capabilities: ClientCapabilities): ClientCapabilities {
+  const copy = { ...capabilities }
+  if (copy.extensions !== undefined) copy.extensions = drawsForms(capabilities) ? DRAWS_FORMS : undefined
+  return copy
 }
 
 function readInitialize(id: RequestId, params: Params): InitializeCall {

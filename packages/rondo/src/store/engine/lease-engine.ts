@@ -134,7 +134,13 @@ export function createLeaseEngine(store: Store, options: LeaseEngineOptions = {}
     async serve(run, serveOptions) {
       // A store that cannot be reached now is retried with every poll.
       await store.ready().catch((error) => emit({ kind: 'store-error', during: 'ready', error }))
-      const loop = startLoop(store.tasks, run, { ...settings, onEnded }, serveOptions, emit)
+      const loop = startLoop(
+        store.tasks,
+        run,
+        { ...settings, onEnded, label: store.operator?.label },
+        serveOptions,
+        emit,
+      )
       loops.add(loop)
       const stopMaintenance = startMaintenance(store, settings, emit)
       return {
@@ -153,7 +159,7 @@ type Settings = Required<Omit<LeaseEngineOptions, 'onEvent' | 'worker'>> & Lease
 function startLoop(
   tasks: TaskStore,
   run: RunTurn,
-  settings: Settings & Pick<TaskTurnOptions, 'onEnded'>,
+  settings: Settings & Pick<TaskTurnOptions, 'onEnded' | 'label'>,
   { concurrency = 16, drainMs = 10_000 }: ServeOptions = {},
   emit: EmitEngineEvent,
 ): ClaimLoop {

@@ -19,6 +19,7 @@ import {
   openSlots,
   type SlotChange,
 } from '../input-slots.ts'
+import type { OperatorStore } from '../operator.ts'
 import type { LossReason, RunTurn, Sealed, TaskOwner, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
 import { endingBytes, type Lease, type TaskStore } from '../task-store.ts'
 
@@ -42,6 +43,8 @@ export interface TaskTurnOptions {
   /** How long a failed task keeps its journal. Default: not at all. */
   readonly keepFailedMs?: number
   readonly backoffMs: (failures: number) => number
+  /** Writes the labels of a task. Absent if the store has no part for operators. */
+  readonly label?: OperatorStore['label']
   /** Called when the handler of a turn has returned and its outcome is about to be written. */
   readonly onEnding?: () => void
   /** Called when a task of the owner has ended, with its bytes. */
@@ -91,6 +94,12 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
     aborter.signal.throwIfAborted()
     if (!(await store.status(lease.fence, message))) lose('cancelled or taken over')
   })
+  const { label } = options
+  const labels =
+    label &&
+    createLatest((given: { readonly labels: Sealed; readonly tags: readonly string[] }) =>
+      fenced(() => label(lease.fence, given.labels, given.tags)),
+    )
   const inputs = createInputs(store, lease, fenced)
   const turn: TaskTurn = {
     task: lease.task,
@@ -103,13 +112,14 @@ export function runTurn(store: TurnStore, lease: Lease, run: RunTurn, options: T
     onAnswers: inputs.onAnswers,
     record: journal.record,
     status: messages.put,
+    label: labels && ((sealed, tags) => labels.put({ labels: sealed, tags })),
     signal: aborter.signal,
     draining: drainer.signal,
   }
   const finish = async (): Promise<TurnEnd> => {
     try {
       const outcome = await run(turn)
-      await Promise.all([journal.flushed(), messages.idle(), inputs.stop()])
+      await Promise.all([journal.flushed(), messages.idle(), labels?.idle(), inputs.stop()])
       const keepMs = outcome.kind === 'fail' ? options.keepFailedMs : undefined
       const write = prepareOutcome(store, lease, inputs.slots(), outcome, keepMs)
       ending = true

@@ -41,8 +41,8 @@ export function createMemoryOperator(table: MemoryTable): OperatorStore {
     async read(id) {
       const row = table.live(id)
       if (row === undefined) return undefined
-      const { head, journal, slots, message, result, error, epoch } = row
-      const content = { head, journal: [...journal], slots, message, outcome: result ?? error, epoch }
+      const { head, journal, slots, message, result, error, epoch, labels } = row
+      const content = { head, journal: [...journal], slots, message, outcome: result ?? error, epoch, labels }
       return { ...toSummary(row), ...content }
     },
     async act(wanted, who) {
@@ -52,6 +52,11 @@ export function createMemoryOperator(table: MemoryTable): OperatorStore {
         actions = [line, ...actions.filter(({ at }) => at > table.now() - ACTION_MS)]
       }
       return outcome
+    },
+    async label(fence, labels, tags) {
+      const row = table.fenced(fence)
+      if (row) Object.assign(row, { labels, tags })
+      return row !== undefined
     },
     actions: async (limit) => actions.filter(({ at }) => at > table.now() - ACTION_MS).slice(0, limit),
     paused: async () => [...table.paused].sort(),
@@ -75,15 +80,13 @@ export function createMemoryOperator(table: MemoryTable): OperatorStore {
 
 function retry(table: MemoryTable, row: TaskRow, liveMs: number): void {
   Object.assign(row, {
-    status: 'working',
     error: undefined,
     failures: 0,
     epoch: row.epoch + 1,
     keptUntil: undefined,
     expiresAt: Math.max(row.expiresAt, table.now() + liveMs),
   })
-  table.rest(row, table.now())
-  table.show(row)
+  table.reopen(row)
 }
 
 /** Deletes head, answers and journal of ended tasks whose time is up; returns how many. */

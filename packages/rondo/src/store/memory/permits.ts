@@ -8,6 +8,7 @@ import {
   type PermitRequest,
   type PermitRow,
   type PermitStore,
+  taskOf,
   WAIT_MS,
 } from '../permits.ts'
 import { isOpen } from '../task-engine.ts'
@@ -28,12 +29,13 @@ export function createMemoryPermits(table: MemoryTable): { port: PermitStore; sw
   }
   const ofTags = (tags: readonly string[]) => rows.filter((row) => tags.includes(row.tag) && counts(row))
   const acquire = (request: PermitRequest): PermitGrant => {
-    const { holder, tags, holdMs, task, queues } = request
+    const { holder, tags, holdMs, queues } = request
     const decision = decidePermit(ofTags(tags), request, table.now())
     const held = decision.kind === 'hold'
     if (!held && !queues) return decision.busy
     const until = table.now() + (held ? holdMs : WAIT_MS)
     const grant = held ? decision.grant : ''
+    const task = taskOf(request, held)
     rows = rows.filter((row) => row.holder !== holder)
     for (const tag of tags) rows.push({ tag, holder, held, since: decision.since, until, task, grant })
     return held ? { kind: 'held', grant } : decision.busy

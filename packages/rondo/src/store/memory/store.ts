@@ -11,6 +11,7 @@ import {
   type RecordStore,
   type Store,
 } from '../store.ts'
+import { createMemoryAlarms } from './alarms.ts'
 import { createMemoryApprovals } from './approvals.ts'
 import { createMemoryOperator, scrubKept } from './operator.ts'
 import { createMemoryPermits } from './permits.ts'
@@ -40,6 +41,7 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
   const bus = createMemoryBus(now)
   const approvals = createMemoryApprovals(now)
   const permits = createMemoryPermits(table)
+  const alarms = createMemoryAlarms(table)
   return {
     kind: 'memory',
     tasks: createMemoryTasks(table),
@@ -50,9 +52,10 @@ export function createMemoryStore({ now = Date.now }: MemoryStoreOptions = {}): 
     approvals: approvals.port,
     operator: createMemoryOperator(table),
     permits: permits.port,
+    alarms: alarms.port,
     ready: async () => {},
     sweep: async (limit) =>
-      [table, once, blobs, records, bus, approvals, permits].reduce(
+      [table, once, blobs, records, bus, approvals, permits, alarms].reduce(
         (sum, part) => sum + part.sweep(limit),
         scrubKept(table, limit),
       ),

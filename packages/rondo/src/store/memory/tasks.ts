@@ -60,6 +60,9 @@ export interface TaskRow {
   readonly tool?: string
   /** How long an ended task keeps what its turns needed. */
   keptUntil?: number
+  /** The labels, and the tags by which an operator finds them. */
+  labels?: Sealed
+  tags?: readonly string[]
 }
 
 /** The rows of tasks, and the few ways in which a row changes. */
@@ -82,6 +85,10 @@ export interface MemoryTable {
   /** Ends the task; `keepMs` is how long it keeps what its turns needed. */
   end(row: TaskRow, status: TaskStatus, keepMs?: number): void
   delete(row: TaskRow): void
+  /** Calls the listener whenever a task has ended, or is open again. */
+  onStatus(listener: (row: TaskRow) => void): void
+  /** Opens a task again that had ended. */
+  reopen(row: TaskRow): void
   sweep(limit: number): number
 }
 
@@ -311,11 +318,12 @@ function createOperatorTasks(table: MemoryTable): OperatorTasks {
         ).length,
       }
     },
-    async list({ id, status, owner, tools, after, limit = 100 }) {
+    async list({ id, status, owner, tools, labels, after, limit = 100 }) {
       return table
         .all()
         .filter((row) => (id ?? row.id) === row.id && (status ?? row.status) === row.status)
         .filter((row) => tools === undefined || (row.tool !== undefined && tools.includes(row.tool)))
+        .filter((row) => (labels ?? []).every((any) => row.tags?.some((tag) => any.includes(tag))))
         .filter((row) => owner === undefined || table.owned(row.id, owner) !== undefined)
         .sort(newestFirst)
         .filter((row) => after === undefined || newestFirst(after, row) < 0)
@@ -365,7 +373,8 @@ function newestFirst(a: Aged, b: Aged): number {
 
 function toLease(row: TaskRow, now: number): Lease {
   const { id, owner, head, createdAt, expiresAt, pollMs, failures, known, epoch, journal, slots } = row
-  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures, known }
+  const { labels } = row
+  const task = { id, owner, head, createdAt, expiresAt, pollMs, failures, known, labels }
   return { fence: { id, epoch }, task, journal: [...journal], slots, now }
 }
 
@@ -392,6 +401,7 @@ export function toSummary(row: TaskRow): TaskSummary {
 export function createMemoryTable(now: () => number, given: readonly TaskRow[] = []): MemoryTable {
   const rows = new Map(given.map((row) => [row.id, row]))
   const hints = createHintBus()
+  const listeners: ((row: TaskRow) => void)[] = []
   const live = (id: string) => {
     const row = rows.get(id)
     return row !== undefined && row.expiresAt > now() ? row : undefined
@@ -440,7 +450,15 @@ export function createMemoryTable(now: () => number, given: readonly TaskRow[] =
         row.journal.length = 0
       }
       show(row)
+      for (const listener of listeners) listener(row)
     },
+    reopen(row) {
+      row.status = 'working'
+      rest(row, now())
+      show(row)
+      for (const listener of listeners) listener(row)
+    },
+    onStatus: (listener) => void listeners.push(listener),
     delete(row) {
       rows.delete(row.id)
       hints.publish({ kind: 'changed', id: row.id })

@@ -13,7 +13,7 @@ import {
 import { ENDED_BYTES, endingColumns, SUMMARY_COLUMNS, toSummary } from '../task-store.ts'
 import { patiently, type RunInTransaction } from './approvals.ts'
 import { nowAt, type PostgresDatabase } from './database.ts'
-import { keptBytes } from './worker-tasks.ts'
+import { FENCE, keptBytes } from './worker-tasks.ts'
 
 /** `kept_until`: how long an ended task keeps its head, its slots and its journal. */
 export const operatorTables = (schema: string): string => `
@@ -35,13 +35,24 @@ export const OPERATOR_INDEXES: Readonly<Record<string, readonly [table: string, 
   operator_action_expiry: ['operator_action', '(expires_at)'],
 }
 
+/** The tags are deleted with their task, whoever deletes it. */
+export const labelTables = (schema: string): string => `
+ALTER TABLE ${schema}.task ADD COLUMN labels text;
+CREATE TABLE ${schema}.task_label (
+  tag text NOT NULL,
+  task text NOT NULL REFERENCES ${schema}.task ON DELETE CASCADE,
+  PRIMARY KEY (tag, task)
+)`
+
+export const LABEL_INDEXES: typeof OPERATOR_INDEXES = { task_label_task: ['task_label', '(task)'] }
+
 type TaskChange = Exclude<OperatorChange, { readonly tools: unknown }>
 
 export function createOperator(database: PostgresDatabase): OperatorStore {
   const { schema, query, now, publish } = database
   const task = `${schema}.task`
   const journal = `${schema}.journal`
-  const find = `SELECT ${SUMMARY_COLUMNS}, head, inputs AS slots, message, outcome, epoch,
+  const find = `SELECT ${SUMMARY_COLUMNS}, head, inputs AS slots, message, outcome, epoch, labels,
       (SELECT count(*) FROM ${journal} WHERE task = t.id) AS entries,
       ARRAY(SELECT entry FROM ${journal} WHERE task = t.id ORDER BY seq) AS journal
     FROM ${task} t WHERE id = $1 AND expires_at > ${nowAt('$2')}`
@@ -59,6 +70,13 @@ export function createOperator(database: PostgresDatabase): OperatorStore {
   const clear = `DELETE FROM ${journal} WHERE task = $1`
   const refill = `INSERT INTO ${journal} (task, seq, entry)
     SELECT $1, at - 1, entry FROM unnest($2::text[]) WITH ORDINALITY AS e (entry, at)`
+  // May be executed again after a lost reply: the second time changes nothing.
+  const label = `WITH held AS (SELECT t.id FROM ${task} t, (VALUES ($2::text, $3::integer)) AS q (id, epoch) WHERE ${FENCE} FOR UPDATE OF t),
+      done AS (UPDATE ${task} t SET labels = $4 FROM held WHERE t.id = held.id RETURNING t.id),
+      gone AS (DELETE FROM ${schema}.task_label l USING held WHERE l.task = held.id AND l.tag <> ALL ($5::text[])),
+      added AS (INSERT INTO ${schema}.task_label (tag, task) SELECT DISTINCT tag, held.id FROM held, unnest($5::text[]) AS tag
+        ON CONFLICT DO NOTHING)
+    SELECT id FROM done`
   const note = `INSERT INTO ${schema}.operator_action (at, who, action, subject, expires_at)
     VALUES (${nowAt('$1')}, $2, $3, $4, ${nowAt('$1')} + $5::bigint)`
 
@@ -115,9 +133,12 @@ export function createOperator(database: PostgresDatabase): OperatorStore {
         slots: decodeSlots(row.slots as string | null),
         message: (row.message ?? undefined) as string | undefined,
         outcome: (row.outcome ?? undefined) as string | undefined,
+        labels: (row.labels ?? undefined) as string | undefined,
         epoch: Number(row.epoch),
       }
     },
+    label: async ({ id, epoch }, labels, tags) =>
+      (await query(label, [now(), id, epoch, labels, tags])).length > 0,
     async act(change, who) {
       const outcome = await patiently(database, async (run): Promise<OperatorOutcome> => {
         const made =
@@ -127,7 +148,8 @@ export function createOperator(database: PostgresDatabase): OperatorStore {
       })
       if (outcome !== 'done') return outcome
       if ('id' in change) publish({ kind: 'changed', id: change.id })
-      if (change.kind === 'retry' || change.kind === 'continue') publish({ kind: 'due' })
+      // An alarm may follow a task that ended.
+      if (change.kind !== 'pause' && change.kind !== 'purge') publish({ kind: 'due' })
       return outcome
     },
     async actions(limit) {

@@ -198,6 +198,8 @@ export function createOwnerTasks(database: PostgresDatabase): OwnerTasks {
       const [row] = await query(sql.cancel, [id, owner.tenant, owner.principal, now()])
       if (row !== undefined) {
         publish({ kind: 'changed', id })
+        // An alarm may follow the task.
+        publish({ kind: 'due' })
         return 'cancelled'
       }
       return (await get([id, owner])) === undefined ? 'unknown' : 'ended'

@@ -12,6 +12,7 @@ import {
   type PermitGrant,
   type PermitRow,
   type PermitStore,
+  taskOf,
   WAIT_MS,
 } from '../permits.ts'
 import { patiently, type RunInTransaction } from './approvals.ts'
@@ -71,7 +72,7 @@ export function createPermits(database: PostgresDatabase): PermitStore {
   return {
     acquire: (request) =>
       patiently(database, async (run): Promise<PermitGrant> => {
-        const { holder, tags, holdMs, task, queues } = request
+        const { holder, tags, holdMs, queues } = request
         await run(lock, [tags])
         const [clock] = await run(time, [now()])
         const current = Number(clock?.now)
@@ -81,7 +82,7 @@ export function createPermits(database: PostgresDatabase): PermitStore {
         const until = current + (held ? holdMs : WAIT_MS)
         const grant = held ? decision.grant : ''
         await run(leave, [holder])
-        await run(enter, [tags, holder, held, grant, decision.since, until, task ?? null])
+        await run(enter, [tags, holder, held, grant, decision.since, until, taskOf(request, held) ?? null])
         return held ? { kind: 'held', grant } : decision.busy
       }),
     async renew(holder, grant, holdMs, task) {

@@ -9,9 +9,10 @@
 import { misuse, RondoError } from '../../errors.ts'
 import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
+import { ALARM_INDEXES, alarmTables } from './alarms.ts'
 import { APPROVAL_INDEXES, approvalTables } from './approvals.ts'
 import type { PgRow, ResilientPool } from './driver.ts'
-import { OPERATOR_INDEXES, operatorTables } from './operator.ts'
+import { LABEL_INDEXES, labelTables, OPERATOR_INDEXES, operatorTables } from './operator.ts'
 import { PERMIT_INDEXES, permitTables } from './permits.ts'
 
 const OPEN = "status IN ('working', 'input_required')"
@@ -35,6 +36,8 @@ const INDEXES: Readonly<Record<string, readonly [table: string, definition: stri
   ...APPROVAL_INDEXES,
   ...OPERATOR_INDEXES,
   ...PERMIT_INDEXES,
+  ...LABEL_INDEXES,
+  ...ALARM_INDEXES,
 }
 
 /**
@@ -154,6 +157,8 @@ const MIGRATIONS: readonly (Omit<Migration, 'sql'> & { readonly sql: (schema: st
   // An earlier release would run the tasks of a paused tool.
   { version: 8, minCompatible: 8, sql: operatorTables },
   { version: 9, minCompatible: 8, sql: permitTables },
+  { version: 10, minCompatible: 8, sql: labelTables },
+  { version: 11, minCompatible: 8, sql: alarmTables },
 ]
 
 const schemaIn = (name: string) =>

@@ -53,7 +53,7 @@ describePostgres('PostgreSQL as a store', () => {
       const stores = Array.from({ length: 8 }, () => database.open())
       await Promise.all(stores.map((store) => store.ready()))
       await stores[3]?.tasks.create(newTask(), 10)
-      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '9' }])
+      expect(await ask(`SELECT value FROM ${schema}.meta WHERE key = 'version'`)).toEqual([{ value: '11' }])
     })
 
     const setVersion = (version: number, least: number) =>
@@ -65,7 +65,7 @@ describePostgres('PostgreSQL as a store', () => {
       await setVersion(99, 6)
       const store = database.open()
       expect((await store.tasks.create(newTask(), 10)).kind).toBe('created')
-      expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 9, problems: [] })
+      expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 11, problems: [] })
     })
 
     it('refuses the tables of a later release that earlier ones cannot use', async () => {
@@ -76,7 +76,7 @@ describePostgres('PostgreSQL as a store', () => {
         const store = createPostgresStore({ connectionString, schema, readOnly, listen: false })
         await expect(store.tasks.list({})).rejects.toMatchObject({
           code: 'STORE_SCHEMA',
-          message: expect.stringContaining('this one supports up to 9: upgrade Rondo'),
+          message: expect.stringContaining('this one supports up to 11: upgrade Rondo'),
         })
         expect((await store.check?.())?.problems).toHaveLength(1)
         await store.close()

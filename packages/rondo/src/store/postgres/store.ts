@@ -20,6 +20,7 @@ import {
   type Store,
 } from '../store.ts'
 import { createHintBus } from '../task-store.ts'
+import { createAlarms, sweepAlarms } from './alarms.ts'
 import { createApprovals, sweepApprovals } from './approvals.ts'
 import { createDatabase, createNotifier, nowAt, type PostgresDatabase } from './database.ts'
 import { createResilientPool, type PgPool, toStoreError } from './driver.ts'
@@ -126,6 +127,7 @@ export function createPostgresStore(options: PostgresStoreOptions = {}): Store {
     approvals: createApprovals(database),
     operator: createOperator(database),
     permits: createPermits(database),
+    alarms: createAlarms(database),
     ready: database.ready,
     check: () => orStoreError(checkTables(pool, schema)),
     migrate: () => orStoreError(createTables(pool, schema).then(() => buildIndexes(pool, schema))),
@@ -226,6 +228,7 @@ async function sweep(database: PostgresDatabase, limit: number): Promise<number>
   let count = await sweepApprovals(database, limit)
   count += await sweepOperator(database, limit)
   count += await sweepPermits(database, limit)
+  count += await sweepAlarms(database, limit)
   const records = `DELETE FROM ${schema}.record WHERE id IN (${expired('record', 'id')}) RETURNING 1`
   const bounds = `DELETE FROM ${schema}.record_bound WHERE owner IN (${expired('record_bound', 'owner')})`
   await query(bounds, [now(), limit])

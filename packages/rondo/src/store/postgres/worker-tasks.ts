@@ -354,6 +354,13 @@ export function createOperatorTasks({ query, now, schema }: PostgresDatabase): O
   const owned = `SELECT ${columns} FROM ${task} WHERE tenant = $5 AND principal = $6 AND expires_at > ${at}
       AND ($7::text IS NULL OR status = $7) AND ${after}
     ORDER BY created_at DESC, id DESC LIMIT $4`
+  const labelled = `SELECT ${columns} FROM ${task} WHERE id IN (SELECT task FROM ${schema}.task_label
+        WHERE tag IN (SELECT jsonb_array_elements_text($9::jsonb -> 0)))
+      AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements($9::jsonb) tags WHERE NOT EXISTS
+        (SELECT 1 FROM ${schema}.task_label l WHERE l.task = id AND l.tag IN (SELECT jsonb_array_elements_text(tags))))
+      AND ($5::text[] IS NULL OR tool = ANY ($5)) AND expires_at > ${at} AND ($10::text IS NULL OR id = $10)
+      AND ($6::text IS NULL OR status = $6) AND ($7::text IS NULL OR (tenant = $7 AND principal = $8::text)) AND ${after}
+    ORDER BY created_at DESC, id DESC LIMIT $4`
   const ofTools = `SELECT ${columns} FROM ${task} WHERE tool = ANY ($5::text[]) AND expires_at > ${at}
       AND ($6::text IS NULL OR status = $6) AND ($7::text IS NULL OR (tenant = $7 AND principal = $8::text)) AND ${after}
     ORDER BY created_at DESC, id DESC LIMIT $4`
@@ -363,15 +370,18 @@ export function createOperatorTasks({ query, now, schema }: PostgresDatabase): O
       const [due, running, parked] = [Number(row?.due), Number(row?.running), Number(row?.parked)]
       return { due, oldestDueMs: Number(row?.oldest ?? 0), running, parked }
     },
-    async list({ id, status, owner, tools, after: place, limit = 100 }) {
-      if (id !== undefined) {
+    async list({ id, status, owner, tools, labels, after: place, limit = 100 }) {
+      if (id !== undefined && !labels?.length) {
         const tasks = (await query(find, [now(), id])).map(toSummary)
         return tasks.filter((one) => isAsked(one, { status, owner, tools, after: place }))
       }
       const given = [now(), place?.createdAt ?? null, place?.id ?? null, limit]
-      if (tools) {
-        const of = [tools, status ?? null, owner?.tenant ?? null, owner?.principal ?? null]
-        return (await query(ofTools, [...given, ...of])).map(toSummary)
+      if (tools || labels?.length) {
+        const of = [tools ?? null, status ?? null, owner?.tenant ?? null, owner?.principal ?? null]
+        const found = labels?.length
+          ? query(labelled, [...given, ...of, JSON.stringify(labels), id ?? null])
+          : query(ofTools, [...given, ...of])
+        return (await found).map(toSummary)
       }
       const rows = await (owner
         ? query(owned, [...given, owner.tenant, owner.principal, status ?? null])

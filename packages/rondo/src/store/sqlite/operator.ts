@@ -13,7 +13,7 @@ import {
 } from '../operator.ts'
 import { endingColumns, SUMMARY_COLUMNS, toSummary } from '../task-store.ts'
 import type { SqliteDatabase } from './database.ts'
-import { KEPT_BYTES } from './worker-tasks.ts'
+import { FENCE, KEPT_BYTES } from './worker-tasks.ts'
 
 /** `kept_until`: how long an ended task keeps its head, its slots and its journal. */
 export const OPERATOR_TABLES = `
@@ -36,10 +36,19 @@ export const OPERATOR_INDEXES: readonly string[] = [
   'CREATE INDEX operator_action_expiry ON operator_action (expires_at)',
 ]
 
+/** The trigger deletes the tags with their task, whoever deletes it. */
+export const LABEL_TABLES = `
+ALTER TABLE task ADD COLUMN labels TEXT;
+CREATE TABLE task_label (tag TEXT NOT NULL, task TEXT NOT NULL, PRIMARY KEY (tag, task)) STRICT, WITHOUT ROWID;
+CREATE TRIGGER task_label_gone AFTER DELETE ON task BEGIN DELETE FROM task_label WHERE task = OLD.id; END
+`
+
+export const LABEL_INDEXES: readonly string[] = ['CREATE INDEX task_label_task ON task_label (task)']
+
 type TaskChange = Exclude<OperatorChange, { readonly tools: unknown }>
 
 export function createOperator({ sql, queue, now, publish }: SqliteDatabase): OperatorStore {
-  const find = sql(`SELECT ${SUMMARY_COLUMNS}, head, inputs AS slots, message, outcome, epoch,
+  const find = sql(`SELECT ${SUMMARY_COLUMNS}, head, inputs AS slots, message, outcome, epoch, labels,
     (SELECT count(*) FROM journal WHERE task = id) AS entries FROM task WHERE id = ? AND expires_at > ?`)
   const standing = sql('SELECT status, epoch, head FROM task WHERE id = ? AND expires_at > ?')
   const journal = sql('SELECT entry FROM journal WHERE task = ? ORDER BY seq')
@@ -55,6 +64,9 @@ export function createOperator({ sql, queue, now, publish }: SqliteDatabase): Op
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
   const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
   const append = sql('INSERT INTO journal (task, seq, entry) VALUES (?, ?, ?)')
+  const label = sql(`UPDATE task SET labels = ? WHERE ${FENCE}`)
+  const deleteTags = sql('DELETE FROM task_label WHERE task = ?')
+  const insertTag = sql('INSERT OR IGNORE INTO task_label (tag, task) VALUES (?, ?)')
   const pause = sql('INSERT OR IGNORE INTO pause (tool) VALUES (?)')
   const unpause = sql('DELETE FROM pause WHERE tool = ?')
   const paused = sql('SELECT tool FROM pause ORDER BY tool')
@@ -124,14 +136,23 @@ export function createOperator({ sql, queue, now, publish }: SqliteDatabase): Op
           slots: decodeSlots(row.slots as string | null),
           message: (row.message ?? undefined) as string | undefined,
           outcome: (row.outcome ?? undefined) as string | undefined,
+          labels: (row.labels ?? undefined) as string | undefined,
           epoch: Number(row.epoch),
         }
+      }),
+    label: ({ id, epoch }, labels, tags) =>
+      queue.write(() => {
+        if (label.run(labels, id, epoch, now()) !== 1) return false
+        deleteTags.run(id)
+        for (const tag of tags) insertTag.run(tag, id)
+        return true
       }),
     async act(change, who) {
       const outcome = await queue.write(() => act(change, who))
       if (outcome !== 'done') return outcome
       if ('id' in change) publish({ kind: 'changed', id: change.id })
-      if (change.kind === 'retry' || change.kind === 'continue') publish({ kind: 'due' })
+      // An alarm may follow a task that ended.
+      if (change.kind !== 'pause' && change.kind !== 'purge') publish({ kind: 'due' })
       return outcome
     },
     actions: async (limit) => (await queue.read(() => actions.all(now(), limit))).map(toAction),

@@ -149,7 +149,11 @@ export function createOwnerTasks(database: SqliteDatabase): OwnerTasks {
     },
     async cancel(id, owner) {
       const cancellation = await queue.write(() => cancel(id, owner))
-      if (cancellation === 'cancelled') publish({ kind: 'changed', id })
+      if (cancellation === 'cancelled') {
+        publish({ kind: 'changed', id })
+        // An alarm may follow the task.
+        publish({ kind: 'due' })
+      }
       return cancellation
     },
     async confirm(id, owner) {

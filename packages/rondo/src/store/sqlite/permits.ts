@@ -8,6 +8,7 @@ import {
   type PermitRequest,
   type PermitRow,
   type PermitStore,
+  taskOf,
   WAIT_MS,
 } from '../permits.ts'
 import type { SqliteDatabase, SqlRow } from './database.ts'
@@ -51,14 +52,15 @@ export function createPermits({ sql, queue, now, publish }: SqliteDatabase): Per
   const find = (tags: readonly string[]) => ofTags.all(now(), JSON.stringify(tags)).map(toRow)
 
   const acquire = (request: PermitRequest): PermitGrant => {
-    const { holder, tags, holdMs, task, queues } = request
+    const { holder, tags, holdMs, queues } = request
     const decision = decidePermit(find(tags), request, now())
     const held = decision.kind === 'hold'
     if (!held && !queues) return decision.busy
     const until = now() + (held ? holdMs : WAIT_MS)
     const grant = held ? decision.grant : ''
+    const task = taskOf(request, held) ?? null
     leave.run(holder)
-    for (const tag of tags) enter.run(tag, holder, held ? 1 : 0, grant, decision.since, until, task ?? null)
+    for (const tag of tags) enter.run(tag, holder, held ? 1 : 0, grant, decision.since, until, task)
     return held ? { kind: 'held', grant } : decision.busy
   }
   const release = (holder: string, grant: string | undefined): boolean => {

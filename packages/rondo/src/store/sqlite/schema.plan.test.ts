@@ -30,7 +30,10 @@ afterEach(async () => {
 
 /** Steps of its plan that go through all tasks, or through all that have not expired. */
 function fullScans(sql: string): string[] {
-  const values = Array.from(sql.matchAll(/\?/g), () => '1')
+  // A parameter with a number may occur several times.
+  const values = [...new Set(Array.from(sql.matchAll(/\?(\d*)/g), ([, number], at) => number || at))].map(
+    () => '1',
+  )
   const steps = connection.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values)
   const details = steps.map(({ detail }) => String(detail))
   return details.filter((detail) => /^SCAN (task|t)$|task_expiry \(expires_at>/.test(detail))
@@ -42,6 +45,7 @@ async function doEverything(): Promise<void> {
   const { fence, slots } = await claimNew(store)
   await tasks.append(fence, 0, ['one', 'two'])
   await tasks.status(fence, 'on it')
+  await store.operator?.label(fence, 'labels', ['tag'])
   await tasks.renew([fence], 1_000)
   await tasks.held([fence])
   await tasks.park(fence, openSlots(slots, inputs('a', 'b')))
@@ -64,6 +68,7 @@ async function doEverything(): Promise<void> {
   await tasks.list({ status: 'failed' })
   await tasks.list({ id: task.id })
   await tasks.list({ owner: alice, status: 'failed' })
+  await tasks.list({ labels: [['tag']] })
   await tasks.nextDueMs(1_000)
   await store.sweep(10)
   // Of a process that has ended, so that it is reclaimed.

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import { newTask } from '../../../../../test/support/store/store-harness.ts'
+import type { Lease } from '../task-store.ts'
 import { openSqlite } from './database.ts'
 import { createSqliteStore } from './store.ts'
 
@@ -116,7 +117,7 @@ it('the store starts on the file of a later release that earlier ones can use, a
   const store = createSqliteStore({ file })
   const task = newTask()
   expect(await store.tasks.create(task, 10)).toMatchObject({ kind: 'created' })
-  expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 9, problems: [] })
+  expect(await store.check?.()).toEqual({ version: 99, minCompatible: 6, supported: 11, problems: [] })
   await store.close()
   const reading = createSqliteStore({ file, readOnly: true })
   expect(await reading.tasks.list({})).toMatchObject([{ id: task.id }])
@@ -129,7 +130,7 @@ it('the store refuses the file of a later release that earlier ones cannot use, 
     const store = createSqliteStore({ file, readOnly })
     await expect(store.tasks.list({})).rejects.toMatchObject({
       code: 'STORE_SCHEMA',
-      message: expect.stringContaining('supports version 98; this one supports up to 9: upgrade Rondo'),
+      message: expect.stringContaining('supports version 98; this one supports up to 11: upgrade Rondo'),
     })
     expect((await store.check?.())?.problems).toHaveLength(1)
     await store.close()
@@ -156,7 +157,23 @@ it('the store builds an index that is missing, and says so before', async () => 
     problems: ['The index task_status is missing: rondo store migrate builds it'],
   })
   await store.migrate?.()
-  expect(await store.check?.()).toMatchObject({ version: 9, problems: [] })
+  expect(await store.check?.()).toMatchObject({ version: 11, problems: [] })
+  await store.close()
+})
+
+it('the store upgrades the file of a release without labels, and that release can still use it', async () => {
+  await epochOf()
+  const connection = openSqlite(file)
+  connection.exec(`DROP TRIGGER task_alarm; DROP TABLE alarm; DROP TRIGGER task_label_gone; DROP TABLE task_label; ALTER TABLE task DROP COLUMN labels;
+    PRAGMA user_version = 9`)
+  connection.close()
+  const store = createSqliteStore({ file })
+  const { id, owner } = newTask()
+  const taker = { worker: 'w', leaseMs: 1000 }
+  const { lease } = (await store.tasks.create(newTask({ id, owner }), 10, taker)) as { lease?: Lease }
+  expect(lease && (await store.operator?.label(lease.fence, 'sealed', ['tag']))).toBe(true)
+  expect(await store.tasks.list({ labels: [['tag']] })).toMatchObject([{ id }])
+  expect(await store.check?.()).toMatchObject({ version: 11, minCompatible: 8, problems: [] })
   await store.close()
 })
 

@@ -5,9 +5,10 @@ import { dirname } from 'node:path'
 import { RondoError } from '../../errors.ts'
 import { type Migration, type SchemaState, schemaOf } from '../schema.ts'
 import { createEpoch, type StoreCheck } from '../store.ts'
+import { ALARM_INDEXES, ALARM_TABLES } from './alarms.ts'
 import { APPROVAL_INDEXES, APPROVAL_TABLES } from './approvals.ts'
 import { isBusy, openSqlite, type SqliteConnection } from './database.ts'
-import { OPERATOR_INDEXES, OPERATOR_TABLES } from './operator.ts'
+import { LABEL_INDEXES, LABEL_TABLES, OPERATOR_INDEXES, OPERATOR_TABLES } from './operator.ts'
 import { PERMIT_INDEXES, PERMIT_TABLES } from './permits.ts'
 
 /**
@@ -85,6 +86,8 @@ const INDEXES: readonly string[] = [
   ...APPROVAL_INDEXES,
   ...OPERATOR_INDEXES,
   ...PERMIT_INDEXES,
+  ...LABEL_INDEXES,
+  ...ALARM_INDEXES,
 ]
 
 const INDEX_NAMES = INDEXES.map((sql) => sql.split(' ')[2] ?? '')
@@ -96,6 +99,8 @@ const MIGRATIONS: readonly Migration[] = [
   // An earlier release would run the tasks of a paused tool.
   { version: 8, minCompatible: 8, sql: OPERATOR_TABLES },
   { version: 9, minCompatible: 8, sql: PERMIT_TABLES },
+  { version: 10, minCompatible: 8, sql: LABEL_TABLES },
+  { version: 11, minCompatible: 8, sql: ALARM_TABLES },
 ]
 
 const SCHEMA = schemaOf(MIGRATIONS)

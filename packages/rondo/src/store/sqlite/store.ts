@@ -19,6 +19,7 @@ import {
   type RecordStore,
   type Store,
 } from '../store.ts'
+import { createAlarmSweep, createAlarms } from './alarms.ts'
 import { createApprovalSweep, createApprovals } from './approvals.ts'
 import { createDatabase, type Defer, type SqliteConnection, type SqliteDatabase } from './database.ts'
 import { createOperator, createOperatorSweep } from './operator.ts'
@@ -126,6 +127,7 @@ function createPorts(
     approvals: createApprovals(database),
     operator: createOperator(database),
     permits: createPermits(database),
+    alarms: createAlarms(database),
     file: {
       ready: () => database.queue.write(() => {}),
       sweep: createSweep(database),
@@ -212,6 +214,7 @@ function createSweep(database: SqliteDatabase): (limit: number) => Promise<numbe
   const sweepApprovals = createApprovalSweep(database)
   const sweepOperator = createOperatorSweep(database)
   const sweepPermits = createPermitSweep(database)
+  const sweepAlarms = createAlarmSweep(database)
   const expired = sql('SELECT id FROM task WHERE expires_at <= ? LIMIT ?')
   const deleteTask = sql('DELETE FROM task WHERE id = ?')
   const deleteJournal = sql('DELETE FROM journal WHERE task = ?')
@@ -241,7 +244,7 @@ function createSweep(database: SqliteDatabase): (limit: number) => Promise<numbe
       const others = [deleteOnce, deleteBlobs, deleteRecords, deleteNews]
       return others.reduce(
         (sum, statement) => sum + statement.run(now(), limit),
-        ids.length + sweepApprovals(limit) + sweepOperator(limit) + sweepPermits(limit),
+        ids.length + sweepApprovals(limit) + sweepOperator(limit) + sweepPermits(limit) + sweepAlarms(limit),
       )
     })
 }

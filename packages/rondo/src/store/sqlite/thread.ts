@@ -23,7 +23,9 @@ import type { Defer } from './database.ts'
 
 /** The parts of a store that use the file. Arguments and results are plain data, except those of `approvals` and `onHint`. */
 export interface SqlitePorts
-  extends Required<Pick<Store, 'once' | 'blobs' | 'records' | 'approvals' | 'operator' | 'permits'>> {
+  extends Required<
+    Pick<Store, 'once' | 'blobs' | 'records' | 'approvals' | 'operator' | 'permits' | 'alarms'>
+  > {
   readonly tasks: OwnerTasks & WorkerTasks & OperatorTasks
   readonly bus: Pick<BusTable, 'append' | 'read' | 'newest'>
   readonly file: Pick<Store, 'ready' | 'sweep' | 'close'>
@@ -165,6 +167,7 @@ export function connectThread(start: () => Thread, shape: SqlitePorts): SqlitePo
     approvals: shape.approvals,
     operator: remote('operator'),
     permits: remote('permits'),
+    alarms: remote('alarms'),
     bus: remote('bus'),
     file: {
       ...file,

@@ -235,6 +235,13 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
   const owned = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
     FROM task WHERE tenant = ? AND principal = ? AND expires_at > ? AND status = coalesce(?, status)
     AND (created_at, id) < (?, ?) ORDER BY created_at DESC, id DESC LIMIT ?`)
+  const labelled = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
+    FROM task WHERE id IN (SELECT task FROM task_label WHERE tag IN (SELECT value FROM json_each(?9 -> 0)))
+    AND NOT EXISTS (SELECT 1 FROM json_each(?9) any WHERE NOT EXISTS
+      (SELECT 1 FROM task_label l WHERE l.task = task.id AND l.tag IN (SELECT value FROM json_each(any.value))))
+    AND (?1 IS NULL OR tool IN (SELECT value FROM json_each(?1))) AND expires_at > ?2 AND status = coalesce(?3, status)
+    AND (?4 IS NULL OR (tenant = ?4 AND principal = ?5)) AND (created_at, id) < (?6, ?7) AND id = coalesce(?10, id)
+    ORDER BY created_at DESC, id DESC LIMIT ?8`)
   const ofTools = sql(`SELECT ${SUMMARY_COLUMNS}, (SELECT count(*) FROM journal WHERE task = id) AS entries
     FROM task WHERE tool IN (SELECT value FROM json_each(?1)) AND expires_at > ?2 AND status = coalesce(?3, status)
     AND (?4 IS NULL OR (tenant = ?4 AND principal = ?5)) AND (created_at, id) < (?6, ?7)
@@ -250,19 +257,22 @@ export function createOperatorTasks({ sql, queue, now }: SqliteDatabase): Operat
         const oldestDueMs = first === undefined ? 0 : at - Number(first)
         return { due, oldestDueMs, running, parked: open - due - running }
       }),
-    async list({ id, status, owner, tools, after, limit = 100 }) {
+    async list({ id, status, owner, tools, labels, after, limit = 100 }) {
       const [createdAt, afterId] = [after?.createdAt ?? Number.MAX_SAFE_INTEGER, after?.id ?? '']
       const rows = await queue.read(() => {
-        if (id !== undefined) return find.all(id, now())
-        if (tools) {
+        if (id !== undefined && !labels?.length) return find.all(id, now())
+        if (tools || labels?.length) {
           const of = [
-            JSON.stringify(tools),
+            tools ? JSON.stringify(tools) : null,
             now(),
             status ?? null,
             owner?.tenant ?? null,
             owner?.principal ?? null,
           ]
-          return ofTools.all(...of, createdAt, afterId, limit)
+          const place = [createdAt, afterId, limit]
+          return labels?.length
+            ? labelled.all(...of, ...place, JSON.stringify(labels), id ?? null)
+            : ofTools.all(...of, ...place)
         }
         if (owner)
           return owned.all(owner.tenant, owner.principal, now(), status ?? null, createdAt, afterId, limit)

@@ -334,10 +334,9 @@ function isIpv4(text: string): boolean {
   return parts.length === 4 && parts.every((part) => /^(?:0|[1-9]\d{0,2})$/.test(part) && Number(part) <= 255)
 }
 
+/** Whether an internationalized label (`xn--…`) decodes to something is not checked: platforms disagree. */
 function isLabel(text: string): boolean {
-  if (!/^[a-z0-9-]{1,63}$/i.test(text) || text.startsWith('-') || text.endsWith('-')) return false
-  // The platform knows which internationalized labels exist.
-  return !/^xn--/i.test(text) || URL.canParse(`http://${text}/`)
+  return /^[a-z0-9-]{1,63}$/i.test(text) && !text.startsWith('-') && !text.endsWith('-')
 }
 
 function numberTests({
