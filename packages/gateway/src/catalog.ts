@@ -9,7 +9,7 @@
  */
 
 import type { Context, Principal, Server } from 'rondo'
-import { type Client, displayText, type FlowRequest, type QuestionKind, RondoError } from 'rondo/client'
+import { type Client, displayText, type FlowRequest, PeerError, type QuestionKind } from 'rondo/client'
 import { type Forwarded, forwarding, type RowsFor } from 'rondo/forward'
 import { createCallerLists } from './callers.ts'
 import { withoutAdded } from './host.ts'
@@ -43,6 +43,8 @@ export interface Catalog {
   publish(changed?: 'tools' | 'prompts' | 'resources'): void
   /** Makes sure that what this caller names can be found, if it is offered to the caller and perhaps to nobody else. */
   admit(listing: Listing, name: string, principal: Principal | undefined): Promise<void>
+  /** Whether this caller reads the resource of this upstream under the URI, as far as lists say. */
+  serves(upstream: Upstream, uri: string, principal: Principal | undefined): Promise<boolean>
   /** How many tools an upstream offers here. */
   count(upstream: string): number
 }
@@ -83,6 +85,8 @@ export function createCatalog(parts: CatalogParts): Catalog {
 
   const rename = (upstream: string, name: string): string =>
     parts.rename?.(upstream, name) ?? (several ? `${upstream}_${name}` : name)
+
+  const isReserved = ({ listing, name }: Entry): boolean => listing === 'tools' && parts.reserved.has(name)
 
   const toEntry = (upstream: Upstream, listing: Listing, row: Row): Entry => {
     const own = String(row[KEY[listing]])
@@ -143,12 +147,13 @@ export function createCatalog(parts: CatalogParts): Catalog {
     async read(upstream, principal) {
       const entries = await readEntries(upstream, principal)
       const offered = entries.filter(
-        ({ listing, name }) => listing !== 'tools' || !several || TOOL_NAME.test(name),
+        (entry) =>
+          entry.listing !== 'tools' || (!isReserved(entry) && (!several || TOOL_NAME.test(entry.name))),
       )
       return new Map(offered.map((entry) => [`${entry.listing}\n${entry.name}`, entry]))
     },
   })
-  const unlistedNames = new Set<string>()
+  const unlistedEntries = new Map<string, Entry>()
   const rowsFor: RowsFor = async (listing, principal, rows) => {
     if (principal === undefined) return rows
     const names = new Set(knowing.map(({ name }) => name))
@@ -173,20 +178,39 @@ export function createCatalog(parts: CatalogParts): Catalog {
     }
   }
 
+  const admit: Catalog['admit'] = async (listing, name, principal) => {
+    const keyOf = (entry: Pick<Entry, 'listing' | 'name'>): string => `${entry.listing}\n${entry.name}`
+    const isKnown = (key: string): boolean => declared.has(key) || unlistedEntries.has(key)
+    if (principal === undefined || knowing.length === 0 || isKnown(keyOf({ listing, name }))) return
+    for (const entries of await Promise.all(knowing.map((one) => callers.of(one, principal)))) {
+      const named = entries.get(keyOf({ listing, name }))
+      // The URI of a resource may be one of a template.
+      const others = listing === 'resources' ? [...entries.values()] : []
+      for (const entry of named ? [named] : others.filter((one) => one.listing === 'templates')) {
+        if (isKnown(keyOf(entry))) continue
+        const [oldest] = unlistedEntries.values()
+        if (oldest !== undefined && unlistedEntries.size >= MAX_UNLISTED) {
+          port.remove(oldest.listing, oldest.name)
+          unlistedEntries.delete(keyOf(oldest))
+        }
+        const { row: _, ...forwarded } = entry.forwarded
+        if (declare({ ...entry, forwarded })) unlistedEntries.set(keyOf(entry), entry)
+      }
+    }
+  }
+
   return {
     async sync(upstream) {
       callers.forget(upstream)
       read.set(upstream.name, await readEntries(upstream, undefined))
     },
-    async admit(listing, name, principal) {
-      const isKnown = (key: string): boolean => declared.has(key) || unlistedNames.has(key)
-      if (principal === undefined || knowing.length === 0 || isKnown(`${listing}\n${name}`)) return
-      for (const entries of await Promise.all(knowing.map((one) => callers.of(one, principal))))
-        for (const [key, entry] of entries) {
-          if (isKnown(key) || unlistedNames.size >= MAX_UNLISTED) continue
-          const { row: _, ...forwarded } = entry.forwarded
-          if (declare({ ...entry, forwarded })) unlistedNames.add(key)
-        }
+    admit,
+    async serves({ name }, uri, principal) {
+      // A single upstream also serves what it does not list.
+      if (!several) return true
+      await admit('resources', uri, principal)
+      const key = `resources\n${uri}`
+      return (declared.get(key) ?? unlistedEntries.get(key))?.upstream === name
     },
     publish(changed) {
       const told = new Set<Listing>(changed && [changed])
@@ -199,16 +223,22 @@ export function createCatalog(parts: CatalogParts): Catalog {
       for (const entry of [...entries.filter(isOwner), ...entries.filter((one) => !isOwner(one))]) {
         const key = `${entry.listing}\n${entry.name}`
         const first = wanted.get(key)
-        if (parts.reserved.has(key.slice(key.indexOf('\n') + 1)) && entry.listing === 'tools') {
+        if (isReserved(entry)) {
           problems.push(`"${entry.upstream}" and the gateway both offer the tool "${entry.name}"`)
           continue
         }
-        if (first !== undefined)
+        if (first !== undefined && first.upstream === entry.upstream)
+          warn(
+            `"${entry.upstream}" offers the ${entry.listing.slice(0, -1)} "${displayText(entry.name)}" twice; the first one is offered.`,
+          )
+        else if (first !== undefined)
           problems.push(
             `"${entry.upstream}" and "${first.upstream}" both offer the ${entry.listing.slice(0, -1)} "${displayText(entry.name)}"`,
           )
         else if (several && entry.listing === 'tools' && !TOOL_NAME.test(entry.name))
-          problems.push(`"${displayText(entry.name)}" of "${entry.upstream}" is not a valid name of a tool`)
+          warn(
+            `"${displayText(entry.name)}" of "${entry.upstream}" is not offered: it is not a valid name of a tool. If it is too long, give the server a shorter name.`,
+          )
         else wanted.set(key, entry)
       }
       const clashes = problems.filter((one) => !/ the (resource|template) "/.test(one))
@@ -227,7 +257,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
       for (const [key, entry] of wanted) {
         const before = declared.get(key)
         if (before && before.upstream === entry.upstream && isSame(before.row, entry.row)) continue
-        unlistedNames.delete(key)
+        unlistedEntries.delete(key)
         if (declare(entry)) declared.set(key, entry)
         told.add(entry.listing)
       }
@@ -243,7 +273,7 @@ export function createCatalog(parts: CatalogParts): Catalog {
   }
 }
 
-/** Names that only some callers are offered. */
+/** Names that only some callers are offered; the oldest is evicted, and declared again when it is used. */
 const MAX_UNLISTED = 10_000
 const UNLISTED = 'gateway:unlisted'
 
@@ -296,6 +326,8 @@ function isSame(a: Row, b: Row): boolean {
   return a === b || JSON.stringify(a) === JSON.stringify(b)
 }
 
+const METHOD_NOT_FOUND = -32601
+
 /** All rows of an upstream, by listing. Lists that it does not declare are not asked for. */
 async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
   const { tools, prompts, resources } = client.server.capabilities
@@ -304,9 +336,7 @@ async function readAll(client: Client): Promise<(readonly [Listing, Row])[]> {
     try {
       return (await read()).map((row) => [listing, row] as const)
     } catch (error) {
-      const unknown =
-        error instanceof RondoError && error.code === 'PEER_ERROR' && reasonOf(error).includes('-32601')
-      if (unknown) return []
+      if (error instanceof PeerError && error.peer.code === METHOD_NOT_FOUND) return []
       throw error
     }
   }
@@ -365,6 +395,12 @@ function forwardedOf(
   return {
     ...common,
     async complete(argument, known, principal) {
+      // Suggestions tell what the prompt or resource would, so whoever may not use it gets none.
+      const facts = { upstream: upstream.name, tool: name, annotations, ...(principal && { principal }) }
+      const args = { ...known, [argument.name]: argument.value }
+      const method = listing === 'prompts' ? 'prompts/get' : 'resources/read'
+      const isAllowed = (await passing.decide?.({ ...facts, method, arguments: args })) ?? 'allow'
+      if (isAllowed !== 'allow') return { values: [] }
       const { client } = await upstream.anyConnection(principal, kinds)
       if (client.server.capabilities.completions === undefined) return { values: [] }
       return client.complete({ ref, argument, known })

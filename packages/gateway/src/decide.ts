@@ -6,16 +6,21 @@
 
 import { type Context, type Principal, ToolError } from 'rondo'
 import type { ApprovalOptions } from 'rondo/extension'
+import { cleanText } from 'rondo/forms'
 
 /** The call on which an operator decides. */
 export interface DecideFacts {
+  /** The name of the upstream. */
   readonly upstream: string
-  /** The name at the upstream: of the tool or prompt, or a URI. */
+  /** The name at the upstream, `deploy` and not `ops_deploy`: of the tool or prompt, or a URI. */
   readonly tool: string
+  /** `tools/call`, `prompts/get` or `resources/read`. */
   readonly method: 'tools/call' | 'prompts/get' | 'resources/read'
+  /** The arguments of the call. */
   readonly arguments: Readonly<Record<string, unknown>>
-  /** Claims of the upstream about its tool. Not to be trusted as a boundary. */
+  /** Claims of the upstream about its tool, such as `destructiveHint`. Not to be trusted as a boundary. */
   readonly annotations: Readonly<Record<string, unknown>>
+  /** The caller. Absent if anonymous. */
   readonly principal?: Principal
 }
 
@@ -45,6 +50,12 @@ const APPROVE_KEY = 'gateway:approve'
 /** Characters of arguments that a person can be expected to read. */
 const MAX_SHOWN = 4_000
 
+/** Characters that are invisible or reorder the text around them. Whoever agrees has to see them. */
+const HIDDEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
+
+const escaped = (text: string): string =>
+  text.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
 /** Resolves if the call may go on. Throws a `ToolError` otherwise, or what `decide` throws. */
 export async function assertAllowed(
   { decide, approvals }: { readonly decide?: Decide; readonly approvals?: ApprovalTerms },
@@ -69,13 +80,15 @@ export async function assertAllowed(
       `The operator of this gateway does not allow the call of ${tool}${reason}. ${nothing}`,
     )
   }
-  const text = JSON.stringify(args, undefined, 2)
+  const text = JSON.stringify(args, undefined, 2).replace(HIDDEN, escaped)
   if (text.length > MAX_SHOWN)
     throw new ToolError(
       `The arguments of ${tool} are too long to be shown to whoever has to agree. ${nothing}`,
     )
   if (!isApproval) {
-    if (await ctx.confirm(CONFIRM_KEY, `Call ${tool} at ${upstream} with these arguments?\n${text}`)) return
+    // A name with line breaks could show other arguments than those below it.
+    const shown = cleanText(tool, MAX_SHOWN)
+    if (await ctx.confirm(CONFIRM_KEY, `Call ${shown} at ${upstream} with these arguments?\n${text}`)) return
     throw new ToolError(`The user did not confirm the call of ${tool}. ${nothing}`)
   }
   const from = given.approve ?? approvals?.from

@@ -10,7 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer, RondoError, type Server, type ServerOptions, ToolError } from 'rondo'
 import { type Clock, noSecretsInForms, type QuestionKind } from 'rondo/client'
 import type { CallFacts, ExtensionHost } from 'rondo/extension'
-import { forwarding } from 'rondo/forward'
+import { forwarding, UpstreamError } from 'rondo/forward'
 import { type Catalog, createCatalog, type Listing } from './catalog.ts'
 import { createHandles, HANDLE_TOOL, type Handles } from './handle.ts'
 import { createHandover, type Handover, type HandoverResume } from './handover.ts'
@@ -47,7 +47,7 @@ export interface Traffic {
 }
 
 export interface Gateway extends Server {
-  /** Reads what the upstreams offer. Rejects if none of them answers, and if names clash. `listen` and `stdio` wait for it. */
+  /** Reads what the upstreams offer. Rejects if none of them answers, and if names clash. Every entrance waits for it. */
   ready(): Promise<void>
   /** The upstreams in the order of the configuration. */
   upstreams(): readonly UpstreamStatus[]
@@ -59,6 +59,8 @@ export interface Gateway extends Server {
 
 /** How long the first upstream that answers waits for the others. */
 const START_MS = 5_000
+/** How long all upstreams are waited for without a word. */
+const QUIET_MS = 3_000
 /** The default of `tasks.leaseMs`. */
 const LEASE_MS = 15_000
 const FIRST_RETRY_MS = 1_000
@@ -131,12 +133,17 @@ export function createGateway(options: GatewayOptions): Gateway {
     clock,
     waitMs: limits.waitMs,
     handles,
+    serves: (upstream, uri, principal) => catalog.serves(upstream, uri, principal),
     onCall(client, { name: upstream, known: { revision } }) {
       const key = JSON.stringify([client, upstream, revision])
       const calls = (traffic.get(key)?.calls ?? 0) + 1
       traffic.set(key, { client, upstream, ...(revision && { revision }), calls, lastAt: clock.now() })
     },
     onHeld: (id) => void requests.getStore()?.held.add(id),
+    onAsked({ name }) {
+      const running = requests.getStore()
+      if (running) running.sentTo = name
+    },
     onDetached: () => void requests.getStore()?.held.clear(),
     inTurn: () => requests.getStore()?.isTurn === true,
   }
@@ -169,7 +176,9 @@ export function createGateway(options: GatewayOptions): Gateway {
       try {
         const reply = await requests.run(running, next)
         isOpen = reply.kind === 'input_required' || reply.kind === 'pending'
-        return reply
+        const isStopped = reply.kind === 'error' && reply.error.code === 'SERVER_DRAINING'
+        // It has been sent, so its client must not be told to send it again.
+        return isStopped && running.sentTo !== undefined ? stoppedAt(running.sentTo) : reply
       } finally {
         // A pushed call ends with its request, even while it waits for an answer.
         if (!isOpen) for (const id of running.held) held.cancel(id)
@@ -202,6 +211,14 @@ export function createGateway(options: GatewayOptions): Gateway {
     })
     return starting
   }
+  const isReady = (): Promise<boolean> =>
+    ready().then(
+      () => true,
+      (error: unknown) => {
+        warn(reasonOf(error))
+        return false
+      },
+    )
   const close = async (): Promise<void> => {
     held.close()
     handover?.close()
@@ -225,8 +242,15 @@ export function createGateway(options: GatewayOptions): Gateway {
         ...(watch.problem(name) !== undefined && { problem: watch.problem(name) }),
       })),
     async fetch(request) {
-      await ready()
-      return server.fetch(request)
+      if (await isReady()) return server.fetch(request)
+      return new Response(UNREADY.body, { status: 503, headers: UNREADY.headers })
+    },
+    nodeHandler(given) {
+      const handler = server.nodeHandler(given)
+      return async (request, response) => {
+        if (await isReady()) handler(request, response)
+        else response.writeHead(503, { ...UNREADY.headers, Connection: 'close' }).end(UNREADY.body)
+      }
     },
     async listen(given) {
       assertPrivate(options, given)
@@ -245,6 +269,12 @@ export function createGateway(options: GatewayOptions): Gateway {
   }
 }
 
+/** The reply to a request that arrived before any upstream answered. The log has the reason. */
+const UNREADY = {
+  headers: { 'Content-Type': 'application/json', 'Retry-After': '1' },
+  body: '{"jsonrpc":"2.0","error":{"code":-32603,"message":"The gateway is not ready; retry later"}}',
+}
+
 /** The lists that name what a call uses. */
 const LISTING: Readonly<Record<string, Listing | undefined>> = {
   'tools/call': 'tools',
@@ -257,6 +287,13 @@ interface Running {
   /** The calls that are held for it. */
   readonly held: Set<string>
   readonly isTurn: boolean
+  /** The upstream that asked something, and so has been sent the call. */
+  sentTo?: string
+}
+
+function stoppedAt(upstream: string): { kind: 'error'; error: RondoError } {
+  const message = `The gateway is stopping, so the call at "${upstream}" was ended. It may have had effects there, and was not sent again.`
+  return { kind: 'error', error: new UpstreamError({ code: -32603, message }) }
 }
 
 /** Continues a call that is held here for an instance that got the next round of it. */
@@ -453,8 +490,14 @@ function createWatch(upstreams: readonly Upstream[], { clock, kinds, catalog, wa
         if (isRead) onFirst()
         return isRead
       })
+      const stopSaying = clock.after(QUIET_MS, () => {
+        if (!isAnyRead)
+          for (const { name } of pending)
+            warn(`Waiting for the server "${name}", which has not answered yet.`)
+      })
       // Hosts give a server little time to start, so the upstreams that answer do not wait long for the others.
       await Promise.race([Promise.all(reads), first.then(() => sleep(clock, START_MS, signal))])
+      stopSaying()
       if (!isAnyRead) {
         const [one, ...others] = upstreams.map(({ name }) => sayProblem(name, problems.get(name) ?? ''))
         const all = upstreams.map(({ name }) => `${name}: ${problems.get(name)}`)

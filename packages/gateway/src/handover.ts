@@ -7,6 +7,7 @@
  *    sent again.
  */
 
+import { createHash } from 'node:crypto'
 import type { Clock, InputResponses } from 'rondo/client'
 import type { Bus, RecordStore } from 'rondo/store'
 import { HeldEnded, type HeldStep } from './held.ts'
@@ -55,21 +56,28 @@ interface HandoverParts {
 
 const PREFIX = 'gateway-held '
 const POLL_MS = 500
-const OWNER = 'gateway-held'
-const MAX_BYTES = 64 * 1_048_576
+/** Bytes of one caller's records. */
+const MAX_BYTES = 16 * 1_048_576
 
 export function createHandover(parts: HandoverParts): Handover {
   const { records, bus, sealer, clock } = parts
-  const own = new Map<string, { readonly caller: string; readonly step: number }>()
+  const own = new Map<string, { readonly caller: string; readonly step: number; readonly version: number }>()
   const wakers = new Map<string, Set<() => void>>()
   let stopTouching = (): void => {}
   const closed = new AbortController()
 
   const idOf = (id: string, step: number, what: 'answers' | 'outcome'): string =>
     `gateway-held-${id}-${step}-${what}`
-  const write = async (id: string, value: unknown): Promise<'stored' | 'conflict' | 'limit'> => {
+  /** Each caller has a share of the store of its own. */
+  const write = async (
+    id: string,
+    caller: string,
+    value: unknown,
+    version = 0,
+  ): Promise<'stored' | 'conflict' | 'limit'> => {
     const sealed = await sealer.seal(id, JSON.stringify(value))
-    return records.put({ id, owner: OWNER, sealed, version: 0, ttlMs: parts.waitMs, maxBytes: MAX_BYTES })
+    const owner = createHash('sha256').update(`gateway-held ${caller}`).digest('base64url')
+    return records.put({ id, owner, sealed, version, ttlMs: parts.waitMs, maxBytes: MAX_BYTES })
   }
   const read = async <T>(id: string): Promise<T | undefined> => {
     const stored = await records.get(id)
@@ -90,7 +98,7 @@ export function createHandover(parts: HandoverParts): Handover {
     if (given === undefined || given.caller !== held.caller) return
     // Answers of an earlier step have been taken already: whoever repeats them gets what is open now.
     const handed = await parts.resume(id, held.caller, held.step === step ? given.answers : {})
-    await write(idOf(id, step, 'outcome'), handed)
+    await write(idOf(id, step, 'outcome'), held.caller, handed)
     await bus.publish(`${PREFIX}${id} ${step} done`)
   }
   const receive = (message: string): void => {
@@ -132,9 +140,10 @@ export function createHandover(parts: HandoverParts): Handover {
 
   return {
     async hold(id, caller, step) {
-      const isNew = !own.has(id)
-      own.set(id, { caller, step })
-      if (isNew && (await write(`gateway-held-${id}`, { caller })) === 'limit')
+      // Written again for every step, because it must not expire before the answers to the step may come.
+      const version = own.get(id)?.version ?? 0
+      own.set(id, { caller, step, version: version + 1 })
+      if ((await write(`gateway-held-${id}`, caller, { caller }, version)) === 'limit')
         parts.warn('A held call could not be announced to other instances: the store is full.')
     },
     release: (id) => void own.delete(id),
@@ -143,7 +152,12 @@ export function createHandover(parts: HandoverParts): Handover {
       const holder = `gateway-held-${id}`
       const announced = await read<{ caller: string }>(holder)
       if (announced === undefined || announced.caller !== caller) return undefined
-      await write(idOf(id, step, 'answers'), { caller, answers })
+      if ((await write(idOf(id, step, 'answers'), caller, { caller, answers })) === 'limit')
+        return {
+          kind: 'failed',
+          message:
+            'The gateway has no room to pass these answers on to the instance that holds the call, so nothing was answered. Send them again later.',
+        }
       await bus.publish(`${PREFIX}${id} ${step}`)
       while (!signal.aborted && !closed.signal.aborted) {
         const outcome = await read<HandedStep>(idOf(id, step, 'outcome'))

@@ -68,6 +68,25 @@ describe('held calls', () => {
     expect(seen).toEqual({ sent: 1, aborted: false, answers: [YES] })
   })
 
+  it.each<[string, unknown]>([
+    ['nothing', null],
+    ['a text', 'accept'],
+    ['an action that does not exist', { action: 'agree', content: { name: 'Eve' } }],
+    ['a Yes without the form', { action: 'accept' }],
+    ['a Yes whose form is a text', { action: 'accept', content: 'Eve' }],
+    ['the answer to another kind of question', { roots: [] }],
+  ])('ask again after an answer that is %s, and pass nothing of it on', async (_what, junk) => {
+    const { clock, held, begin, resume } = setup()
+    const { seen, send } = asking()
+    const id = await asked(held, await begin(send))
+    const again = resume(id, { 'ask-1': junk as InputResponse, 'ask-2': YES, __proto__: YES })
+    await clock.elapse(10)
+    expect(await again).toMatchObject({ kind: 'asks', id, questions: { 'ask-1': FORM } })
+    expect(seen.answers).toEqual([])
+    expect(await resume(id, { 'ask-1': YES })).toMatchObject({ kind: 'result' })
+    expect(seen.answers).toEqual([YES])
+  })
+
   it('give the same reply to a retry that comes again', async () => {
     const { held, begin, resume } = setup()
     const { seen, send } = asking()

@@ -15,6 +15,11 @@ describe('createGateway', () => {
       { upstreams: { up: { url: 'https://a:b@example.com/mcp' } } },
       /not in the URL/,
     ],
+    [
+      'W5 headers for a command, which would get none',
+      { upstreams: { up: { command: 'node', headers: { Authorization: 'x' } } } },
+      /takes no headers/,
+    ],
     ['R9 a time that no timer can take', { upstreams: { up }, hold: { waitMs: Infinity } }, /hold\.waitMs/],
     ['R9 a limit that is no number', { upstreams: { up }, hold: { maxCalls: Number.NaN } }, /hold\.maxCalls/],
   ])('refuses %s', (_name, options, wanted) => {

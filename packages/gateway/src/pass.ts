@@ -30,7 +30,7 @@ import {
 } from './send.ts'
 import { sleep } from './subscriptions.ts'
 import { callerKey, hasRounds, KINDS, reasonOf, type Upstream } from './upstream.ts'
-import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
+import { foreign, labelled, type Vetting, vet, withOwnApps, withoutHop } from './vet.ts'
 
 export interface Passing extends SendParts, Vetting {
   readonly decide?: Decide
@@ -43,8 +43,12 @@ export interface Passing extends SendParts, Vetting {
   readonly waitMs: number
   /** Keeps calls beyond the time that hosts give them. */
   readonly handles?: Handles
+  /** Whether this caller reads the resource of this upstream under the URI. */
+  serves(upstream: Upstream, uri: string, principal: Context['principal']): Promise<boolean>
   /** A call of a client of this revision begins. */
   onCall(client: string, upstream: Upstream): void
+  /** The upstream has been sent the call, and asks the caller something. */
+  onAsked(upstream: Upstream): void
   /** The call goes on without its request. */
   onDetached(): void
 }
@@ -92,7 +96,9 @@ export async function pass(
       ? await inTime(round, handles, running, () => life.abort(new HeldEnded('The call was cancelled.')))
       : await running
     if (driven.kind === 'task') return taskCreated(driven.task)
-    return driven.kind === 'result' ? driven.result : await toRound(round, driven)
+    if (driven.kind === 'result') return driven.result
+    passing.onAsked(passed.upstream)
+    return await orEnd(round, driven.state, () => toRound(round, driven))
   } finally {
     line.isOpen = false
     ctx.signal.removeEventListener('abort', end)
@@ -139,58 +145,81 @@ function followsTasks({ client, protocolVersion }: Context): boolean {
 /** Steps that a call may take while a person on this machine answers. */
 const MAX_STEPS = 64
 
+type Asks = Extract<Step, { kind: 'asks' }>
+
 /** Sends rounds until the call ends, or until the client has to be asked. */
 async function drive(round: Round, from: PassedState | undefined): Promise<Step> {
-  const { passing, passed, ctx } = round
+  const { passed, ctx } = round
   const { upstream } = passed
   let state = from
   let answers = answersFor(ctx.inputResponses, state)
-  for (let steps = 0; steps < MAX_STEPS; steps += 1) {
+  for (let steps = 0; ; steps += 1) {
     const step = await advance({ ...round, state, answers, steps })
     if (step.kind === 'task') return step
     if (step.kind === 'result') return { kind: 'result', result: withHint(passed, withoutHop(step.result)) }
-    const { questions, answers: ofPolicy } = await vet(
-      passing,
-      passed,
-      step.questions,
-      ctx.round,
-      step.state.s?.length,
-    )
-    const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
-    const given = { ...ofPolicy, ...(local.length > 0 && (await askHere(round, local))) }
-    const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(given, key))
-    const isAnswered = Object.keys(given).length > 0
-    if (!isAnswered || others.length > 0) {
-      const shown = others.map(([key, one]) => {
-        const { request, fields } = toHost(one, ctx.client.name)
-        return { key, request: labelled(passing, upstream, request), fields }
-      })
-      const texts = shown.flatMap(({ key, fields }) => (fields ? [[key, fields]] : []))
-      return {
-        kind: 'asks',
-        questions: Object.fromEntries(shown.map(({ key, request }) => [key, request])),
-        state: {
-          ...step.state,
-          ...(isAnswered && { l: given }),
-          ...(texts.length > 0 && { f: Object.fromEntries(texts) }),
-        },
-      }
-    }
-    answers = given
+    const asked = await orEnd(round, step.state, () => {
+      if (steps < MAX_STEPS) return takeQuestions(round, step)
+      throw new ToolError(
+        `"${upstream.name}" does not stop asking, so the call was ended. It may have had effects there.`,
+      )
+    })
+    if (asked.kind === 'asks') return asked
+    answers = asked.answers
     state = step.state
   }
-  throw new ToolError(
-    `"${upstream.name}" does not stop asking, so the call was ended. It may have had effects there.`,
-  )
+}
+
+/** Ends what a call has begun at its upstream if it cannot go on. The error stands, whatever becomes of its consequences. */
+async function orEnd<T>(
+  { passing, passed, ctx }: Round,
+  begun: PassedState,
+  proceed: () => T | Promise<T>,
+): Promise<T> {
+  try {
+    return await proceed()
+  } catch (error) {
+    await endBegun(passing, passed.upstream, ctx, begun).catch(() => {})
+    throw error
+  }
+}
+
+/** Vets questions, and has them answered here or prepares them for the client. */
+async function takeQuestions(
+  round: Round,
+  { questions: given, state }: Asks,
+): Promise<Asks | { readonly kind: 'answered'; readonly answers: InputResponses }> {
+  const { passing, passed, ctx } = round
+  const own = await withOwnApps(given, (uri) => passing.serves(passed.upstream, uri, ctx.principal))
+  const { questions, answers: ofPolicy } = await vet(passing, passed, own, ctx.round, state.s?.length)
+  const local = Object.entries(questions).filter(([, one]) => asksHere(passing, ctx, one))
+  const answers = { ...ofPolicy, ...(local.length > 0 && (await askHere(round, local))) }
+  const others = Object.entries(questions).filter(([key]) => !Object.hasOwn(answers, key))
+  const isAnswered = Object.keys(answers).length > 0
+  if (isAnswered && others.length === 0) return { kind: 'answered', answers }
+  const shown = others.map(([key, one]) => {
+    const { request, fields } = toHost(one, ctx.client.name)
+    return { key, request: labelled(passing, passed.upstream, request), fields }
+  })
+  const texts = shown.flatMap(({ key, fields }) => (fields ? [[key, fields]] : []))
+  return {
+    kind: 'asks',
+    questions: Object.fromEntries(shown.map(({ key, request }) => [key, request])),
+    state: {
+      ...state,
+      ...(isAnswered && { l: answers }),
+      ...(texts.length > 0 && { f: Object.fromEntries(texts) }),
+    },
+  }
 }
 
 /** Waits for a call, and returns a handle if a person is being asked when its host is about to give up. */
 async function inTime(
-  { passing, passed, ctx, asking }: Round,
+  round: Round,
   handles: Handles,
   running: Promise<Step>,
   cancel: () => void,
 ): Promise<Step> {
+  const { passing, passed, ctx, asking } = round
   const { name } = passed.upstream
   const stop = new AbortController()
   const timeUp = sleep(passing.clock, handles.afterMs, stop.signal)
@@ -199,9 +228,9 @@ async function inTime(
   if (driven !== undefined) return driven
   const result = running.then((one) => {
     if (one.kind === 'result') return one.result
-    throw new ToolError(
-      `"${name}" asks something that only this host could ask, and its call has ended. It may have had effects there.`,
-    )
+    const late = `"${name}" asks something that only this host could ask, and its call has ended. It may have had effects there.`
+    if (one.kind === 'task') throw new ToolError(late)
+    return orEnd(round, one.state, () => Promise.reject(new ToolError(late)))
   })
   // A call that cannot be kept ends without a reader.
   result.catch(() => {})
@@ -216,17 +245,14 @@ async function inTime(
   return { kind: 'result', result: handles.result(id, name, 1, passed.structured) }
 }
 
-async function toRound(
-  { passing, passed, ctx }: Round,
-  { questions, state }: Extract<Step, { kind: 'asks' }>,
-): Promise<InputRequired> {
+async function toRound({ passing, passed, ctx }: Round, { questions, state }: Asks): Promise<InputRequired> {
   const { name } = passed.upstream
   // In a task, two turns with the same state are one that was interrupted, unless they count differently.
   const turn = passing.inTurn() && { c: (openState(passed.upstream, ctx.requestState)?.c ?? 0) + 1 }
   const requestState = JSON.stringify({ ...state, ...turn })
   if (!passing.stored && requestState.length > MAX_STATE)
     throw new ToolError(
-      `The state of "${name}" is ${state.s?.length} characters long, and the gateway can pass on ${MAX_STATE} without a store. Nobody was asked. Its operator can add a store.`,
+      `The state of "${name}" is ${(state.s ?? requestState).length} characters long, and the gateway can pass on ${MAX_STATE} without a store. Nobody was asked. Its operator can add a store.`,
     )
   if (Object.keys(questions).length > 0) return inputRequired({ inputRequests: questions, requestState })
   // Clients of rounds pause by themselves before they send a state back; for others the next run begins at once.
@@ -312,7 +338,10 @@ function answersFor(
   const { l: local, f: fields = {} } = state ?? {}
   const own = Object.entries(foreign(given ?? {}))
   if (own.length === 0 && local === undefined) return undefined
-  const read = own.map(([key, one]) => [key, fromHost(one, fields[key])])
+  const read = own.map(([key, one]) => [
+    key,
+    fromHost(one, Object.hasOwn(fields, key) ? fields[key] : undefined),
+  ])
   return { ...Object.fromEntries(read), ...local }
 }
 

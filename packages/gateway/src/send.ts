@@ -28,7 +28,16 @@ import type { Handover } from './handover.ts'
 import { type HeldCalls, HeldEnded, type HeldLine, type HeldStep } from './held.ts'
 import type { SentRounds } from './sent.ts'
 import type { UpstreamTasks } from './tasks.ts'
-import { type Connection, callerKey, hasRounds, reasonOf, type Upstream, UpstreamDown } from './upstream.ts'
+import {
+  AWAY,
+  type Connection,
+  callerKey,
+  hasRounds,
+  reasonOf,
+  type Upstream,
+  UpstreamDown,
+} from './upstream.ts'
+import { toUpstreamError } from './vet.ts'
 
 export type Result = Readonly<Record<string, unknown>>
 
@@ -124,7 +133,7 @@ export async function advance(one: Advance): Promise<Step> {
       throw changed(upstream, state.r, connection.revision)
     return await sendOnce(one, () => sendStep(one, connection))
   } catch (error) {
-    throw toFailure(passed, error, one.signal, state?.h !== undefined)
+    throw toFailure(passed, error, one.signal)
   }
 }
 
@@ -193,6 +202,7 @@ async function sendRound(one: Advance, connection: Connection): Promise<Step> {
   const sending = {
     ...linesOf(one)(one.line),
     accepts: kinds,
+    apps: one.ctx.can('app'),
     signal: one.signal,
     tasks: true as const,
     ...(answers && { inputResponses: answers }),
@@ -214,7 +224,10 @@ async function handTask({ passing, passed, ctx }: Advance, { client }: Connectio
   try {
     return await passing.tasks.hand(upstream, request.method === 'tools/call' ? request.name : '', task, ctx)
   } catch (error) {
-    await client.task(task.taskId).cancel()
+    await client
+      .task(task.taskId)
+      .cancel()
+      .catch(() => {})
     throw error
   }
 }
@@ -234,16 +247,15 @@ function needsTask(error: unknown): boolean {
 async function followTask(one: Advance, connection: Connection): Promise<Step> {
   const { passed, state, answers, kinds, signal } = one
   const { client } = connection
-  const options = { ...linesOf(one)(one.line), accepts: kinds, signal }
+  const options = { ...linesOf(one)(one.line), accepts: kinds, apps: one.ctx.can('app'), signal }
   const drive = async (): Promise<DriveResult> => {
+    const resume = (pending: PendingCall, given?: InputResponses): Promise<DriveResult> =>
+      orCancel(client.resume(pending, given, options), client, pending, signal)
     let driven: DriveResult =
       state?.t === undefined
         ? await client.start(passed.request, options)
-        : await client.resume(parsePending(state.t), answers, options)
-    while (driven.status === 'task') {
-      const { pending } = driven
-      driven = await orCancel(client.resume(pending, undefined, options), client, pending, signal)
-    }
+        : await resume(parsePending(state.t), answers)
+    while (driven.status === 'task') driven = await resume(driven.pending)
     return driven
   }
   const driven = await connection.use(drive, signal)
@@ -301,7 +313,13 @@ async function hold(one: Advance, connection: Connection): Promise<Step> {
   return await toStep(one, step, connection.revision, passing.instance)
 }
 
-/** Cancels the task of a call whose caller has gone: to abort the wait alone would let it run on. */
+/** A task that fails with one of these goes on and can be followed again, or has ended. */
+const FOLLOWABLE = new Set<unknown>([...AWAY, 'PEER_ERROR', 'PEER_TASK_CANCELLED'])
+
+/**
+ * Cancels the task of a call whose caller has gone, or that cannot go on: to abort the wait alone would let it run on. The call was
+ * sent, so a server that cannot be reached any more must not look like one to which nothing was sent.
+ */
 function orCancel<T>(
   waiting: Promise<T>,
   client: Client,
@@ -309,12 +327,13 @@ function orCancel<T>(
   signal?: AbortSignal,
 ): Promise<T> {
   return waiting.catch((error: unknown) => {
-    if (signal?.aborted && task)
+    const isLost = error instanceof RondoError && !FOLLOWABLE.has(error.code)
+    if (task && (signal?.aborted || isLost))
       client
         .task(task.taskId)
         .cancel()
         .catch(() => {})
-    throw error
+    throw wasNotSent(error) ? new RondoError('PEER_UNREACHABLE', reasonOf(error)) : error
   })
 }
 
@@ -402,19 +421,13 @@ const INVALID_PARAMS = -32602
 const CAPABILITY = -32021
 
 /** The error that the caller gets. */
-function toFailure(
-  { upstream: { name }, request }: Passed,
-  error: unknown,
-  signal: AbortSignal,
-  isHeld: boolean,
-): unknown {
+function toFailure({ upstream: { name }, request }: Passed, error: unknown, signal: AbortSignal): unknown {
   if (error instanceof ToolError || error instanceof UpstreamError || signal.aborted) return error
   if (error instanceof UpstreamDown || error instanceof HeldEnded) return new ToolError(error.message)
   if (error instanceof PeerError) return toError(name, request, error)
   const code = error instanceof RondoError ? error.code : undefined
   const reason = reasonOf(error)
-  // A held call was sent, even if an answer to it was not.
-  if (!isHeld && wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
+  if (wasNotSent(error)) return new ToolError(new UpstreamDown(name, reason, 0).message)
   if (code === 'INPUT_NO_HANDLER')
     return new ToolError(
       `"${name}" asked for something that this client did not declare, so the call was ended: ${reason}.`,
@@ -434,7 +447,7 @@ function wasNotSent(error: unknown): boolean {
   return false
 }
 
-/** Passes an error on with its own code, unless the code means something about this hop. */
+/** An error of the upstream as the caller's revision says it. */
 function toError(name: string, request: FlowRequest, { peer, message }: PeerError): unknown {
   const { code, data } = peer
   const isMiss = request.method === 'resources/read' && code === INVALID_PARAMS
@@ -442,10 +455,5 @@ function toError(name: string, request: FlowRequest, { peer, message }: PeerErro
   if (code === RESOURCE_NOT_FOUND || isMiss) return new RondoError('PEER_RESOURCE', undefined, { data })
   const about = `"${name}": ${message.replace(/^\[\w+\] /, '').replace(/ \(-?\d+\)$/, '')}`
   if (code === CAPABILITY) return new RondoError('PEER_CAPABILITY', about, { data })
-  const ofHop = (code <= -32020 && code >= -32099) || code === -32700 || code === -32600 || code === -32042
-  return new UpstreamError({
-    code: ofHop ? -32603 : code,
-    message: peer.message,
-    ...(data !== undefined && { data }),
-  })
+  return toUpstreamError(peer)
 }

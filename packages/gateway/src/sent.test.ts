@@ -67,6 +67,15 @@ describe('rounds that were sent', () => {
     expect(sent).toBe(0)
   })
 
+  it('K3 are not taken for another round whose outcome was put in their place', async () => {
+    const records = createRecords()
+    await createSentRounds(records, sealer).once({ ...ROUND, round: '1' }, async () => 'of another round')
+    await createSentRounds(records, sealer).once(ROUND, async () => 'own')
+    const swapped: RecordStore = { ...records, get: (id) => records.get(id.replace(/2$/, '1')) }
+    const again = createSentRounds(swapped, sealer).once(ROUND, async () => 'sent again')
+    await expect(again).rejects.toThrow(/not sent again/)
+  })
+
   it('are not sent if the store fails before, and are returned if it fails after', async () => {
     const records = createRecords()
     let sent = 0

@@ -9,17 +9,11 @@
  */
 
 import { type RondoError, ToolError } from 'rondo'
-import {
-  type FlowRequest,
-  type InputResponses,
-  PeerError,
-  type TaskHandle,
-  type TaskState,
-} from 'rondo/client'
+import { type FlowRequest, PeerError, type TaskHandle, type TaskState } from 'rondo/client'
 import { type ForwardedTasks, type TaskCaller, UpstreamError } from 'rondo/forward'
 import type { Sealer } from './sent.ts'
 import { type Connection, callerKey, KINDS, reasonOf, type Upstream } from './upstream.ts'
-import { foreign, labelled, type Vetting, vet, withoutHop } from './vet.ts'
+import { foreign, labelled, toUpstreamError, type Vetting, vet, withoutHop } from './vet.ts'
 
 export interface UpstreamTasks extends ForwardedTasks {
   /** The task that a call of `tool` became, as its caller gets it. */
@@ -68,42 +62,39 @@ export function createUpstreamTasks(parts: TasksParts): UpstreamTasks {
   const purposeOf = ({ principal }: Pick<TaskCaller, 'principal'>): string => `task ${callerKey(principal)}`
 
   const find = async (id: string, caller: TaskCaller): Promise<Found | undefined> => {
-    if (id.length > MAX_HANDLE) return undefined
     const opened = await sealer.open(purposeOf(caller), id.slice(PREFIX.length))
     if (opened === undefined) return undefined
     const { u, t, n } = JSON.parse(new TextDecoder().decode(opened)) as Handle
     const upstream = upstreams.find(({ identity }) => identity === u)
     return upstream && { id, upstream, t, n, caller }
   }
-  /** Sends a request about a task. Resolves with undefined if the upstream does not know the task any more. */
-  const send = async <T>(
-    found: Found,
-    request: (connection: Connection) => Promise<T>,
-  ): Promise<T | undefined> => {
+  const send = async <T>(found: Found, request: (connection: Connection) => Promise<T>): Promise<T> => {
     const { upstream, caller } = found
     try {
       const connection = await upstream.anyConnection(caller.principal, kindsOf(caller))
       if (connection.rounds) return await request(connection)
       throw new Error(`it speaks ${connection.revision} now, and the task was begun in another revision`)
     } catch (error) {
-      if (error instanceof PeerError && error.peer.code === UNKNOWN) return undefined
-      throw toFailure(upstream, error)
+      throw toFailure(found, error)
     }
   }
+  /** Resolves with undefined if the upstream does not know the task any more. */
   const read = (found: Found): Promise<TaskState | undefined> =>
     send(found, async ({ client }) => {
       const task = client.task(found.t)
-      const seen = await task.get({ accepts: kindsOf(found.caller) })
-      return toOwn(parts.vetting, found, seen, {
-        answer: (answers) => task.answer(answers),
-        cancel: () => task.cancel(),
+      const look = async (onRefusal: (error: unknown) => Promise<TaskState | undefined>) => {
+        const seen = await task.get({ accepts: kindsOf(found.caller) }).catch(unlessUnknown)
+        return seen && toOwn(parts.vetting, found, seen, task).catch(onRefusal)
+      }
+      // A task that has ended since it was read may refuse what follows from a policy. It is shown as it is now.
+      return look((error) => {
+        if (error instanceof PeerError) return look((second) => Promise.reject(second))
+        throw error
       })
     })
-
-  /** Resolves with false if the caller has no such task. */
-  const act = async (found: Found, request: (task: TaskHandle) => Promise<void>): Promise<boolean> => {
-    const sent = await send(found, ({ client }) => request(client.task(found.t)).then(() => true))
-    return sent === true
+  const act = async (found: Found, request: (task: TaskHandle) => Promise<void>): Promise<true> => {
+    await send(found, ({ client }) => request(client.task(found.t)))
+    return true
   }
 
   return {
@@ -141,7 +132,8 @@ export function createUpstreamTasks(parts: TasksParts): UpstreamTasks {
         await Promise.all(watched.map((upstream) => watchAt(upstream, of(upstream))))
       }
       const report = async (found: Found): Promise<void> => {
-        const task = await read(found)
+        // Whoever asks for a task that cannot be read gets the reason. The others are reported all the same.
+        const task = await read(found).catch(() => undefined)
         if (task && !signal.aborted) changed(task)
       }
       const watchAt = async (upstream: Upstream, tasks: readonly Found[]): Promise<void> => {
@@ -172,37 +164,51 @@ function kindsOf({ can }: TaskCaller) {
   return KINDS.filter((kind) => can(kind))
 }
 
-interface Reactions {
-  answer(answers: InputResponses): Promise<void>
-  cancel(): Promise<void>
+/** A request for a task has no other parameter than its id. */
+function unlessUnknown(error: unknown): undefined {
+  if (!(error instanceof PeerError && error.peer.code === UNKNOWN)) throw error
 }
 
 /** The task as its caller may see it. */
 async function toOwn(
   vetting: Vetting,
-  { id, upstream, n }: Found,
+  { id, upstream, n, caller }: Found,
   task: TaskState,
-  { answer, cancel }: Reactions,
+  handle: TaskHandle,
 ): Promise<TaskState> {
-  const { inputRequests, result } = task
-  const own = { ...task, taskId: id, ...(result && { result: withoutHop(result) }) }
-  if (inputRequests === undefined) return own
+  const own = (one: TaskState): TaskState => {
+    const { result } = one
+    return { ...one, taskId: id, ...(result && { result: withoutHop(result) }) }
+  }
+  const { inputRequests, ...rest } = own(task)
+  if (inputRequests === undefined) return rest
   const request: FlowRequest = { method: 'tools/call', name: n, arguments: {} }
   try {
     const { questions, answers } = await vet(vetting, { upstream, request }, inputRequests, 1)
-    if (Object.keys(answers).length > 0) await answer(answers)
+    if (Object.keys(answers).length > 0) await handle.answer(answers)
     const shown = Object.entries(questions).map(([key, one]) => [key, labelled(vetting, upstream, one)])
-    return { ...own, inputRequests: Object.fromEntries(shown) }
+    return { ...rest, inputRequests: Object.fromEntries(shown) }
   } catch (error) {
     if (!(error instanceof ToolError)) throw error
-    await cancel()
-    const { inputRequests: _, ...rest } = own
-    return { ...rest, status: 'cancelled', statusMessage: error.message }
+    await handle.cancel()
+    // Its server may complete it all the same, or take its time.
+    const now = await handle.get({ accepts: kindsOf(caller) }).catch(unlessUnknown)
+    if (now?.status === 'working' || now?.status === 'input_required')
+      throw new ToolError(`${error.message} It has not ended yet; ask again later how it ended.`)
+    const cancelled = { status: 'cancelled', statusMessage: error.message } as const
+    if (now === undefined) return { ...rest, ...cancelled }
+    return now.status === 'cancelled' ? { ...own(now), ...cancelled } : own(now)
   }
 }
 
-function toFailure({ name }: Upstream, error: unknown): RondoError {
-  if (error instanceof PeerError) return new UpstreamError(error.peer)
-  const message = `The task at "${name}" cannot be reached now: ${reasonOf(error)}. Ask for it again later.`
+/** The error that the caller gets. W2: the upstream's id is not in it. */
+function toFailure({ upstream, t }: Found, error: unknown): RondoError {
+  if (error instanceof ToolError) return new UpstreamError({ code: -32603, message: error.message })
+  if (error instanceof PeerError) {
+    const { code, message, data } = error.peer
+    const isSafe = data !== undefined && !JSON.stringify(data).includes(t)
+    return toUpstreamError({ code, message: message.replaceAll(t, '…'), ...(isSafe && { data }) })
+  }
+  const message = `The task at "${upstream.name}" cannot be reached now: ${reasonOf(error)}. Ask for it again later.`
   return new UpstreamError({ code: -32603, message }, { cause: error })
 }

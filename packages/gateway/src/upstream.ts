@@ -242,7 +242,8 @@ export function createUpstream(name: string, options: UpstreamOptions, parts: Up
   }
 }
 
-const AWAY: readonly string[] = ['PEER_UNREACHABLE', 'LIMIT_CLIENT_TIMEOUT']
+/** The errors of a server that cannot be reached, whoever calls it. */
+export const AWAY: readonly string[] = ['PEER_UNREACHABLE', 'LIMIT_CLIENT_TIMEOUT']
 
 /** True if the server cannot be reached, whoever calls it. */
 function isAway(error: unknown): boolean {

@@ -6,6 +6,7 @@
 
 import { ToolError } from 'rondo'
 import type { FlowRequest, InputRequest, InputRequests, InputResponses, RoundPolicy } from 'rondo/client'
+import { UpstreamError, type WireError } from 'rondo/forward'
 import { OWN_KEY } from './decide.ts'
 import type { Upstream } from './upstream.ts'
 
@@ -16,6 +17,8 @@ export interface Vetting {
   /** Whether the names of upstreams are shown in questions: there are several. */
   readonly labels: boolean
 }
+
+const CANCELLED = 'The call is cancelled, and may have had effects there.'
 
 /** Applies the policies. A question whose key is the gateway's own would be mistaken for one of its questions. */
 export async function vet(
@@ -30,12 +33,12 @@ export async function vet(
   const server = { target: upstream.name, name: upstream.known.server }
   const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
   if (clash !== undefined)
-    throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}`)
+    throw new ToolError(`"${upstream.name}" asks under a key that is reserved here: ${clash}. ${CANCELLED}`)
   for (const policy of policies) {
     const verdict = await policy({ server, request, round, questions, stateLength })
     if (verdict?.kind === 'refuse')
       throw new ToolError(
-        `A question of "${upstream.name}" is not shown here: ${verdict.reason}. The call was ended.`,
+        `A question of "${upstream.name}" is not shown here: ${verdict.reason}. ${CANCELLED}`,
       )
     if (verdict?.kind !== 'rewrite') continue
     answers = { ...answers, ...verdict.answers }
@@ -53,10 +56,42 @@ export function foreign(given: InputResponses): InputResponses {
   return Object.fromEntries(Object.entries(given).filter(([key]) => !key.startsWith(OWN_KEY)))
 }
 
+/**
+ * The questions without apps of others: clients read an app here by its URI alone, and would show the question of one upstream in
+ * the app of another.
+ */
+export async function withOwnApps(
+  given: InputRequests,
+  isOwn: (uri: string) => Promise<boolean>,
+): Promise<InputRequests> {
+  const entries = Object.entries(given).map(async ([key, request]) => {
+    if (request.method !== 'elicitation/create' || request.params.mode !== 'form')
+      return [key, request] as const
+    const { _meta = {}, ...rest } = request.params
+    const { ui, ...others } = _meta
+    if (ui === undefined || (await isOwn(String((ui as Result).resourceUri)))) return [key, request] as const
+    const params = Object.keys(others).length > 0 ? { ...rest, _meta: others } : rest
+    return [key, { method: request.method, params }] as const
+  })
+  return Object.fromEntries(await Promise.all(entries))
+}
+
 export function labelled({ labels }: Vetting, { name }: Upstream, request: InputRequest): InputRequest {
   if (!labels || request.method !== 'elicitation/create') return request
   const { method, params } = request
   return { method, params: { ...params, message: `${name} asks: ${params.message}` } }
+}
+
+const isOfHop = (code: number): boolean =>
+  (code <= -32020 && code >= -32099) || code === -32700 || code === -32600 || code === -32042
+
+/** An error of the upstream with its own code, unless the code would mean something about the caller's connection. */
+export function toUpstreamError({ code, message, data }: WireError): UpstreamError {
+  return new UpstreamError({
+    code: isOfHop(code) ? -32603 : code,
+    message,
+    ...(data !== undefined && { data }),
+  })
 }
 
 const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
