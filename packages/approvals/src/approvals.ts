@@ -30,11 +30,14 @@ import { createWeb, type Fetch, missingVotes, REFUSALS, readBody, vote } from '.
 export interface ApprovalsOptions extends PeopleOptions {
   /** The address of the inbox, as browsers see it. Its path is served beside the MCP endpoint. */
   url: string
-  /** `oidc(…)`, or a function that tells who sent a request, for those behind a proxy that logs people in. */
+  /**
+   * `oidc({ issuer, clientId, clientSecret })`, with `<url>/callback` as the redirect address; or, behind a proxy that logs people in,
+   * a function from a `Request` to `{ issuer, subject, name }`, or to `undefined` for somebody who is not logged in.
+   */
   login: OidcLogin | LoginFunction
   /** How approvers hear of requests: `slack`, `email`, `webhook`, or a function of your own. Default: they look at the inbox. */
   notify?: readonly (Notifier | ((notice: Notice) => unknown))[]
-  /** Lets operators decide with `approvals.desk().decide`, without a group. Default: false. */
+  /** Lets operators decide with `approvals.desk().decide`, without a group; the record names them as operators. Default: false. */
   operators?: boolean
   /** How long closed requests are kept. The record is kept until it is pruned. Default: 90 days. */
   keepMs?: number
@@ -56,11 +59,13 @@ export interface ApprovalsDesk {
   readonly tenant: string
   /** The address of the inbox. A request has its page at `/r/<id>` below it. */
   readonly url: string
+  /** Returns a request, or undefined if there is none with this id. */
   get(id: string): Promise<Request | undefined>
   /** Requests with any of these labels: `open`, `closed`, `group …`. Default: the oldest first. */
   list(labels: readonly string[], limit: number, options?: PageRange): Promise<Page>
   /** The entries of the record about a request. Reads the whole record. */
   history(id: string): Promise<readonly RecordedHappening[]>
+  /** The entries of the record after this number. */
   entries(after: number, limit: number): Promise<readonly RecordedHappening[]>
   /** Deletes the entries up to this number, and leaves a signed checkpoint. False if there is no such entry. */
   prune(through: number): Promise<boolean>

@@ -32,14 +32,17 @@ export interface Member {
 }
 
 export interface PeopleOptions {
-  /** Returns the members of a group. Asked when somebody decides, and again when the decision is used. */
+  /** Returns the members of a group: ids, or `{ id, name, email }`. Asked when somebody decides, and again when the decision is used. */
   groups: (name: string) => readonly (string | Member)[] | Promise<readonly (string | Member)[]>
   /**
    * Returns the names of the groups that a person belongs to, for the inbox. Needed if more than 500 groups have open requests.
    * Default: the members of every group that has one are asked for.
    */
   groupsOf?: (person: string) => readonly string[] | Promise<readonly string[]>
-  /** Returns the id of the person behind an identity; undefined if the person is unknown. Default: issuer and subject are compared. */
+  /**
+   * Returns the id of the person behind an identity (the caller's, a login, a Slack user); undefined if the person is unknown. Default:
+   * issuer and subject are compared.
+   */
   person?: (identity: Identity) => string | undefined | Promise<string | undefined>
 }
 
