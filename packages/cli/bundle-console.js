@@ -1,4 +1,4 @@
-/** Builds the page of the console from `console/`: a script, a style sheet and the page itself. */
+/** Builds the pages of the console from `console/`, that of a server and that of a store: scripts, a style sheet and the pages themselves. */
 
 import { readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
@@ -19,6 +19,7 @@ export async function bundlePage() {
   const { outputFiles, metafile } = await build({
     entryPoints: [
       { in: join(folder, 'main.tsx'), out: 'console' },
+      { in: join(folder, 'store.tsx'), out: 'store' },
       { in: join(folder, 'console.css'), out: 'console' },
     ],
     outdir: folder,
@@ -35,6 +36,7 @@ export async function bundlePage() {
     tsconfig,
   })
   const built = outputFiles.map(({ path, contents }) => [basename(path), contents])
-  const files = new Map([...built, ['index.html', readFileSync(join(folder, 'index.html'))]])
+  const pages = ['index.html', 'store.html'].map((name) => [name, readFileSync(join(folder, name))])
+  const files = new Map([...built, ...pages])
   return { files, metafile }
 }

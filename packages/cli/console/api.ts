@@ -1,4 +1,4 @@
-/** The requests of the page to its supervisor: events as a stream, actions as requests; both with the token of the address. */
+/** The requests of a page to its supervisor: events as a stream, actions as requests; both with the token of the address. */
 
 import type { EventDelivery } from 'rondo'
 import type { Tool } from 'rondo/client'
@@ -35,7 +35,23 @@ export interface Api {
   ): void
 }
 
-export function createApi(token: string): Api {
+export interface Requests {
+  open(path: string, init?: RequestInit): Promise<Response>
+  get<T>(path: string): Promise<T>
+  post<T>(path: string, body: object): Promise<T>
+}
+
+/** A request that the supervisor did not carry out; the message is for people. */
+export class ReplyError extends Error {
+  readonly status: number
+
+  constructor(message: string, status: number) {
+    super(message)
+    this.status = status
+  }
+}
+
+export function createRequests(token: string): Requests {
   const headers = { authorization: `Bearer ${token}` }
   const open = async (path: string, init: RequestInit = {}): Promise<Response> => {
     const response = await fetch(path, { ...init, headers: { ...headers, ...init.headers } })
@@ -45,7 +61,7 @@ export function createApi(token: string): Api {
   }
   const read = async (response: Response) => {
     const value = await response.json()
-    if (!response.ok) throw new Error(value.error)
+    if (!response.ok) throw new ReplyError(value.error, response.status)
     return value
   }
   const get = async (path: string) => read(await open(path))
@@ -57,6 +73,11 @@ export function createApi(token: string): Api {
         body: JSON.stringify(body),
       }),
     )
+  return { open, get, post }
+}
+
+export function createApi(token: string): Api {
+  const { open, get, post } = createRequests(token)
   return {
     status: () => get('/api/status'),
     tools: () => get('/api/tools'),
@@ -95,7 +116,8 @@ export function createApi(token: string): Api {
   }
 }
 
-class Refused extends Error {}
+/** The token is not that of the supervisor. */
+export class Refused extends Error {}
 
 /** The events of a stream, all that arrived together in one batch. */
 async function* readEvents(response: Response): AsyncGenerator<ConsoleEvent[]> {

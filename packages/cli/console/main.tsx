@@ -9,7 +9,7 @@ import { Doctor } from './doctor.tsx'
 import { ActionList, FlowView } from './flow.tsx'
 import { Flows } from './flows.tsx'
 import { apply, EMPTY, stateOf } from './model.ts'
-import { Badge, Copy } from './parts.tsx'
+import { Badge, Copy, keepFocus } from './parts.tsx'
 import { Tasks } from './tasks.tsx'
 import { Try } from './try.tsx'
 
@@ -224,30 +224,6 @@ function Instances({
       )}
     </aside>
   )
-}
-
-/**
- * Puts the focus on the closest part of the page that is still there if its element is gone: a question that was answered, a row
- * whose flow was opened, a button of a call that is over.
- */
-function keepFocus(app: HTMLElement): void {
-  let path: Element[] = []
-  const isLost = (): boolean => path[0]?.isConnected === false
-  app.addEventListener('focusin', ({ target }) => {
-    path = []
-    for (let at = target as Element | null; at !== null && at !== app; at = at.parentElement) path.push(at)
-  })
-  // A user who leaves an element that stays has put the focus elsewhere.
-  app.addEventListener('focusout', () =>
-    queueMicrotask(() => {
-      if (!isLost() && document.activeElement !== path[0]) path = []
-    }),
-  )
-  new MutationObserver(() => {
-    if (!isLost() || document.activeElement !== document.body) return
-    const place = path.find((one) => one.isConnected && one.hasAttribute('tabindex'))
-    ;((place as HTMLElement | undefined) ?? document.getElementById('main'))?.focus({ preventScroll: true })
-  }).observe(app, { childList: true, subtree: true })
 }
 
 function start(): void {

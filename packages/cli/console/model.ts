@@ -3,6 +3,7 @@
  * reloaded, or that connects late, builds the same.
  */
 
+import { cleanText } from 'rondo/forms'
 import type {
   Action,
   ConsoleEvent,
@@ -559,4 +560,17 @@ export function argumentsOf({ rounds }: Flow): Readonly<Record<string, unknown>>
     | { arguments?: Readonly<Record<string, unknown>> }
     | undefined
   return params?.arguments ?? {}
+}
+
+/** The command that makes the same call from a terminal, whatever a server has named its tools and their arguments. */
+export function sayCall(mcp: string, tool: string, words: readonly string[]): string {
+  return ['npx rondo call', mcp, quoted(tool), ...words.map(quoted)].join(' ')
+}
+
+/** One word of a shell. One that would be an option is left to the user. */
+function quoted(given: string): string {
+  // A control character could end a paste early, and have a shell execute the rest of it.
+  const text = cleanText(given, Number.POSITIVE_INFINITY)
+  if (text.startsWith('-')) return '…'
+  return /^[\w.:@/=,…-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }

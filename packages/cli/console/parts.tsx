@@ -1,4 +1,4 @@
-/** Small parts that several views use: times, sizes, outcomes, and forms drawn from a schema. */
+/** Small parts that several views use: times, sizes, outcomes, forms drawn from a schema, and the focus. */
 
 import type { ComponentChildren, JSX } from 'preact'
 import { useState } from 'preact/hooks'
@@ -21,6 +21,8 @@ const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyl
 
 /** A relative time, with the exact one on hover. */
 export function Ago({ at, now }: { at: number; now: number }): JSX.Element {
+  // A damaged row of a store may have any number.
+  if (Number.isNaN(new Date(at).getTime())) return <span>unknown</span>
   const s = Math.max(0, Math.round((now - at) / 1_000))
   const text =
     s < 2
@@ -119,8 +121,16 @@ export function Panel({
   )
 }
 
+/** Characters that are invisible or reorder the text around them. */
+const HIDDEN = /(?!\n)[\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu
+
+const escaped = (text: string): string =>
+  text.replace(/[\s\S]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+
+/** A value of a server or a client as JSON, in which hidden characters are escaped. */
 export function Json({ value }: { value: unknown }): JSX.Element {
-  return <pre tabIndex={0}>{JSON.stringify(value, undefined, 2) ?? 'nothing'}</pre>
+  const text = JSON.stringify(value, undefined, 2) ?? 'nothing'
+  return <pre tabIndex={0}>{text.replace(HIDDEN, escaped)}</pre>
 }
 
 type Values = Record<string, unknown>
@@ -428,4 +438,28 @@ function sampleFor(method: string): string {
   return method === 'roots/list'
     ? '{ "roots": [] }'
     : '{ "role": "assistant", "model": "console", "content": { "type": "text", "text": "" } }'
+}
+
+/**
+ * Puts the focus on the closest part of the page that is still there if its element is gone: a question that was answered, a row
+ * whose flow was opened, a button of a call that is over.
+ */
+export function keepFocus(app: HTMLElement): void {
+  let path: Element[] = []
+  const isLost = (): boolean => path[0]?.isConnected === false
+  app.addEventListener('focusin', ({ target }) => {
+    path = []
+    for (let at = target as Element | null; at !== null && at !== app; at = at.parentElement) path.push(at)
+  })
+  // A user who leaves an element that stays has put the focus elsewhere.
+  app.addEventListener('focusout', () =>
+    queueMicrotask(() => {
+      if (!isLost() && document.activeElement !== path[0]) path = []
+    }),
+  )
+  new MutationObserver(() => {
+    if (!isLost() || document.activeElement !== document.body) return
+    const place = path.find((one) => one.isConnected && one.hasAttribute('tabindex'))
+    ;((place as HTMLElement | undefined) ?? document.getElementById('main'))?.focus({ preventScroll: true })
+  }).observe(app, { childList: true, subtree: true })
 }

@@ -3,14 +3,16 @@
 import type { JSX } from 'preact'
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { Tool } from 'rondo/client'
-import { checkForm, readForm } from 'rondo/forms'
+import { checkForm, cleanText, readForm } from 'rondo/forms'
 import type { Api } from './api.ts'
-import type { Model } from './model.ts'
+import { type Model, sayCall } from './model.ts'
 import { Copy, Empty, Fields, Json, Panel, startOf } from './parts.tsx'
 
 const CLIENT = 'rondo-console'
 type QuestionKind = 'form' | 'url' | 'sampling' | 'roots'
 
+/** Characters of a text that are shown. */
+const MAX_TEXT = 20_000
 const KINDS: readonly QuestionKind[] = ['form', 'url', 'sampling', 'roots']
 
 export function Try({
@@ -89,7 +91,7 @@ export function Try({
     }
   }
 
-  const command = ['npx rondo call', mcp, name, ...words(json, fields, values)].join(' ')
+  const command = sayCall(mcp, name, words(json, fields, values))
   return (
     <section class="try" aria-labelledby="try-title">
       <div class="title">
@@ -119,11 +121,11 @@ export function Try({
             >
               {tools?.map((one) => (
                 <option key={one.name} value={one.name}>
-                  {one.name}
+                  {cleanText(one.name, 128)}
                 </option>
               ))}
             </select>
-            {tool?.description && <small>{tool.description}</small>}
+            {tool?.description && <small>{cleanText(tool.description, MAX_TEXT, 'many')}</small>}
           </div>
           {json === undefined && isPlain ? (
             <Fields
@@ -213,7 +215,7 @@ export function Try({
         </Panel>
       </form>
       <div aria-live="polite">
-        {outcome.error && <p class="problem">{outcome.error}</p>}
+        {outcome.error && <p class="problem">{cleanText(outcome.error, MAX_TEXT, 'many')}</p>}
         {outcome.result !== undefined && (
           <Panel
             title="Result"
@@ -238,15 +240,14 @@ function words(
   return fields.flatMap(({ name, required }) => {
     const value = values[name]
     if (value === undefined || value === '') return required ? [`${name}=…`] : []
-    const text = Array.isArray(value) ? `${name}:=${JSON.stringify(value)}` : `${name}=${String(value)}`
-    return [/^[\w.:@/=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`]
+    return [Array.isArray(value) ? `${name}:=${JSON.stringify(value)}` : `${name}=${String(value)}`]
   })
 }
 
 function sayJson(json: string): string[] {
   try {
     const entries = Object.entries(JSON.parse(json) as object)
-    return entries.map(([name, value]) => `'${name}:=${JSON.stringify(value).replaceAll("'", "'\\''")}'`)
+    return entries.map(([name, value]) => `${name}:=${JSON.stringify(value)}`)
   } catch {
     return ['…']
   }

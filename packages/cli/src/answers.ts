@@ -29,6 +29,17 @@ export const DISMISS_OPTIONS: OptionTable = {
   cancel: { type: 'boolean', help: 'cancels the named questions, or all open ones' },
 }
 
+/** The ways to write an answer on the command line. */
+export const ANSWER_WORDS: Readonly<Record<string, string>> = {
+  'key.field=value': 'a field of a form; repeat it for a list',
+  'field=value': 'the same, if only one question is open',
+  'key=value':
+    'the same, if the form has one field; the values `accept`, `decline` and `cancel` need `key.field=`',
+  'key=accept': 'agrees to open a URL, or approves a form without fields',
+  'key=decline, key=cancel': 'declines; cancels',
+  'key:=json': 'the whole result object; also for sampling and roots',
+}
+
 /** True if the command line has any answer. */
 export function hasAnswers(options: Options, words: readonly string[]): boolean {
   return words.length > 0 || options.flag('decline') || options.flag('cancel')

@@ -92,8 +92,14 @@ export interface Command {
   /** Words after the name, as the help shows them. */
   readonly usage: string
   readonly summary: string
-  /** Further lines of the command's own help. */
+  /** Paragraphs with code in backticks, for the command's own help and for docs/reference/cli.md. */
   readonly details?: readonly string[]
+  /** Words that the command takes, or ids that it prints, each with its meaning. `name` says what a word is. */
+  readonly table?: { readonly name: string; readonly rows: Readonly<Record<string, string>> }
+  /** The document that `--json` prints. */
+  readonly json?: string
+  /** The page that shows how to use the command. */
+  readonly see?: string
   readonly options: OptionTable
   run(invocation: Invocation): Promise<Exit>
 }

@@ -3,6 +3,7 @@
  * about itself is quoted.
  */
 
+import { createRequire } from 'node:module'
 import type {
   CallToolResult,
   DriveResult,
@@ -24,6 +25,11 @@ import { readForm } from 'rondo/forms'
 import { isRecord, oneLine } from 'rondo/internal'
 import type { Exit } from './command-line.ts'
 import { type Io, print, printJson, sayJson, sayValue, shellWord, tell } from './io.ts'
+
+const { version } = createRequire(import.meta.url)('@rondo/cli/package.json') as { version: string }
+
+/** The version of this command. */
+export const VERSION: string = version
 
 export function sayServer({ target, name, version }: PendingServer): string {
   const where = oneLine(target)

@@ -32,6 +32,27 @@ import { CommandError, type Options, type OptionTable, usageError } from './comm
 import type { Io } from './io.ts'
 import type { NamedTarget } from './words.ts'
 
+/** The variables that the command reads. */
+export const VARIABLES: Readonly<Record<string, string>> = {
+  RONDO_HOME:
+    'the folder for the files; `rondo` in XDG_DATA_HOME, or else `~/.local/share/rondo`, unless set',
+  RONDO_SEAL_KEY: 'encrypts pending calls: 32 bytes in base64, if `--seal-key` names no file',
+  RONDO_KEYS: 'the keys of servers, for `keys`, `state`, `tasks`, `play` and servers run from a file',
+  PGPASSWORD: 'and the other variables of PostgreSQL’s own programs, for `tasks` and `store`',
+  NO_COLOR: 'prints without colours',
+}
+
+/** The files of the command. Only their owner can read them. */
+export const FILES: Readonly<Record<string, string>> = {
+  'pending/ID.json':
+    'a pending call and its server; the call is encrypted if there is a key, the server is not',
+  'logins/….json': 'a login: server, issuer, client and tokens',
+  '….lock': 'the id of the process that uses a file; ignored once that process has ended',
+  'asking/ID.json': 'a question of `rondo bridge` that waits for `rondo answer`, and beside it the answer',
+  keys: 'the key for servers that the command runs from a file, if neither the file nor RONDO_KEYS names keys',
+  'dpop-key': 'the key to which tokens are bound, with `rondo login --dpop`',
+}
+
 export function homeOf({ env, cwd }: Pick<Io, 'env' | 'cwd'>): string {
   if (env.RONDO_HOME) return resolve(cwd, env.RONDO_HOME)
   // The XDG specification: ignore a path that is not absolute.

@@ -5,8 +5,9 @@ import { RondoError } from 'rondo'
 import { describe, expect, it } from 'vitest'
 import { isSource } from './command/play.ts'
 import { CommandError, exitOf, readLine } from './command-line.ts'
+import { helpOf, helpOn } from './help.ts'
 import { drawBar, formatTable, sayAge } from './io.ts'
-import { COMMANDS, helpOn } from './main.ts'
+import { COMMANDS } from './main.ts'
 
 describe('docs/reference/cli.md', () => {
   it('has a section for every command, and no other', () => {
@@ -16,6 +17,12 @@ describe('docs/reference/cli.md', () => {
 })
 
 describe('the help', () => {
+  it('names variables and files, and explains the code in backticks without them', () => {
+    const text = helpOf(COMMANDS)
+    expect(text).toMatch(/^ {2}RONDO_HOME +the folder for the files; rondo in XDG_DATA_HOME/m)
+    expect(text).toMatch(/^ {2}dpop-key +the key to which tokens are bound, with "rondo login --dpop"$/m)
+  })
+
   it.each(COMMANDS.map((command) => [command.name, command] as const))(
     'on %s fits a terminal',
     (_name, command) => {

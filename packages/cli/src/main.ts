@@ -1,9 +1,8 @@
 /**
  * The `rondo` command: finds the subcommand, parses its arguments, runs it, and turns whatever is thrown into one sentence
- * and an exit code. The help is built from the tables of commands, options and exit codes.
+ * and an exit code.
  */
 
-import { createRequire } from 'node:module'
 import { RondoError } from 'rondo'
 import { PeerError } from 'rondo/client'
 import { oneLine } from 'rondo/internal'
@@ -33,13 +32,14 @@ import {
   EXITS,
   type Exit,
   exitOf,
-  type OptionTable,
   readLine,
   sayError,
   suggest,
   usageError,
 } from './command-line.ts'
-import { formatTable, type Io, print, printJson, tell } from './io.ts'
+import { VERSION } from './describe.ts'
+import { helpOf, helpOn } from './help.ts'
+import { type Io, print, printJson, tell } from './io.ts'
 
 export const COMMANDS: readonly Command[] = [
   toolsCommand,
@@ -144,56 +144,3 @@ function errorJson(error: unknown, exit: Exit): Record<string, unknown> {
     ...(error instanceof RondoError && error.code === 'PEER_HTTP' && { http: error.data }),
   }
 }
-
-function helpOf(commands: readonly Command[]): string {
-  return [
-    'rondo: call and examine MCP servers whose tools ask questions',
-    '',
-    'Usage: rondo <command> [arguments] [options]',
-    '',
-    formatTable(commands.map(({ name, usage, summary }) => [`  ${name} ${usage}`, summary])),
-    '',
-    'A server is a URL, a file that exports one (server.ts), a quoted command ("node server.js"), or a command after --:',
-    '  rondo tools http://127.0.0.1:3000/mcp',
-    '  rondo call ./server.ts resolve_bug id=7',
-    '  rondo call greet name=Ada -- npx my-server --flag',
-    '',
-    'Results go to stdout, questions and messages to stderr. "rondo help <command>" lists the options of a command.',
-    '',
-    'Exit codes:',
-    exitTable(),
-  ].join('\n')
-}
-
-export function helpOn({ name, usage, summary, details = [], options }: Command): string {
-  return [
-    `Usage: rondo ${name} ${usage} [options]`,
-    '',
-    `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`,
-    ...(details.length > 0 ? ['', ...details] : []),
-    '',
-    'Options:',
-    optionTable(options),
-    '',
-    'Exit codes:',
-    exitTable(),
-  ].join('\n')
-}
-
-function optionTable(options: OptionTable): string {
-  const rows = Object.entries(options).map(([name, { value, help, short }]) => {
-    const long = value === undefined ? `--${name}` : `--${name} ${value}`
-    return [`  ${short === undefined ? '' : `-${short}, `}${long}`, help]
-  })
-  return formatTable(rows)
-}
-
-function exitTable(): string {
-  return formatTable(
-    Object.values(EXITS).map(({ code, meaning }) => [`  ${String(code).padStart(3)}`, meaning]),
-  )
-}
-
-const { version } = createRequire(import.meta.url)('@rondo/cli/package.json') as { version: string }
-
-const VERSION: string = version

@@ -25,11 +25,20 @@ describe('the configuration of rondo bridge', () => {
       off: { command: 'x', disabled: true },
     }
     const { upstreams, loggedIn } = await serversOfFile(io, file({ mcpServers }))
-    expect(loggedIn).toBe(false)
+    expect(loggedIn).toBe(true)
     expect(upstreams).toEqual({
       local: { command: 'node', args: ['a.js'], env: { KEY: 'v' }, cwd: folder, timeoutMs: 30_000 },
       remote: { url: 'https://a.example/mcp', headers: { 'X-Key': 'k' }, timeoutMs: 600_000 },
       nested: { url: 'https://b.example/mcp', headers: {} },
+    })
+  })
+
+  it('W5 counts headers of this user as a login, and nothing else in a file', async () => {
+    const url = 'https://a.example/mcp'
+    const servers = (headers: object) => ({ mcpServers: { a: { url, headers }, b: { command: 'node' } } })
+    expect(await serversOfFile(io, file(servers({})))).toMatchObject({ loggedIn: false })
+    expect(await serversOfFile(io, file(servers({ Authorization: 'Bearer x' })))).toMatchObject({
+      loggedIn: true,
     })
   })
 

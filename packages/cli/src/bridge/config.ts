@@ -15,7 +15,7 @@ import { type NamedTarget, takeTarget } from '../words.ts'
 
 export interface BridgedServers {
   readonly upstreams: Readonly<Record<string, UpstreamOptions>>
-  /** True if a login of this user is used. */
+  /** True if requests carry a login, a token or other headers of this user. */
   readonly loggedIn: boolean
 }
 
@@ -39,15 +39,17 @@ export async function oneServer(
   }
   const place = toTarget(io, target, options, () => {})
   if (typeof place === 'string') {
-    const sent = Object.keys(headers).length > 0 ? { headers } : {}
+    const sent = hasAny(headers) ? { headers } : {}
     return {
       upstreams: { [name]: { url: place, ...sent, ...(auth && { auth }), ...common } },
-      loggedIn: auth !== undefined,
+      loggedIn: auth !== undefined || hasAny(headers),
     }
   }
   const { command, args, env, cwd } = place
   return { upstreams: { [name]: { command, args, env, cwd, ...common } }, loggedIn: false }
 }
+
+const hasAny = (headers: object = {}): boolean => Object.keys(headers).length > 0
 
 function toolChoice(options: Options): Pick<UpstreamOptions, 'only' | 'except'> {
   const [only, except] = [options.list('only'), options.list('except')]
@@ -55,11 +57,11 @@ function toolChoice(options: Options): Pick<UpstreamOptions, 'only' | 'except'> 
   return { ...(only.length > 0 && { only }), ...(except.length > 0 && { except }) }
 }
 
-/** A short name for a server: of its host, or of its command. */
+/** A short name for a server: of its host and port, or of its command. */
 function nameOf(target: NamedTarget): string {
   const text =
     target.kind === 'url'
-      ? new URL(target.url).hostname
+      ? new URL(target.url).host.replace(/[[\]]/g, '')
       : target.kind === 'file'
         ? target.path
         : (target.args.find((arg) => !arg.startsWith('-')) ?? target.command)
@@ -102,7 +104,7 @@ export async function serversOfFile(io: Io, file: string): Promise<BridgedServer
       url === undefined
         ? undefined
         : await storedAuth(io, { kind: 'url', url }, (headers ?? {}) as Record<string, string>)
-    loggedIn ||= auth !== undefined
+    loggedIn ||= auth !== undefined || hasAny(headers)
     entries.push([name, auth ? { ...upstream, auth } : upstream])
   }
   if (entries.length === 0) throw usageError(`${path} has no server that is enabled`)

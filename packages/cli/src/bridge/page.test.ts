@@ -118,6 +118,18 @@ describe('the page of rondo bridge', () => {
     }
   })
 
+  it('shows a field that is named like a member of every object as empty', async () => {
+    const requestedSchema = {
+      type: 'object',
+      properties: { toString: { type: 'string' }, valueOf: { type: 'string' } },
+    }
+    const params = { mode: 'form', message: 'Odd?', requestedSchema } as const
+    const { link } = await asked({ method: 'elicitation/create', params } as InputRequest)
+    const { text } = await send(link)
+    expect(text).toContain('name="f1"')
+    expect(text).not.toContain('native code')
+  })
+
   it('returns what was sent, in the types of the schema', async () => {
     const { link, answer } = await asked()
     const sent = await post(link, { do: 'accept', f0: 'Oslo', f1: '4', f2: 'true', f3: 'out', f4: 'tea' })
@@ -164,6 +176,25 @@ describe('the page of rondo bridge', () => {
     const statuses = (await Promise.all([form('decline'), form('cancel')])).map(({ status }) => status)
     expect(statuses.toSorted()).toEqual([200, 404])
     expect(await answer).toEqual({ action: statuses[0] === 200 ? 'decline' : 'cancel' })
+  })
+
+  it('does not take a form whose end arrives after another one was taken', async () => {
+    const { link, answer } = await asked()
+    const token = tokenIn((await send(link)).text)
+    const headers = { host: link.host, origin: link.origin, expect: '100-continue' }
+    const late = httpRequest(link, { method: 'POST', headers })
+    const status = new Promise<number>((done, fail) => {
+      late.on('response', (response) => done(response.resume().statusCode ?? 0))
+      late.on('error', fail)
+    })
+    // The page has found the question when it asks for the rest of the form.
+    const isAwaited = new Promise<void>((done) => late.once('continue', done))
+    late.flushHeaders()
+    await isAwaited
+    await post(link, { do: 'decline' })
+    late.end(`token=${token}&do=accept`)
+    expect(await status).toBe(404)
+    expect(await answer).toEqual({ action: 'decline' })
   })
 
   it('asks in another way where no browser can be opened, and the first answer wins', async () => {
@@ -258,6 +289,17 @@ describe('the page of rondo bridge', () => {
     expect(token).not.toBe('')
     expect((await send(link, make(link, token))).status).toBe(status)
     expect(await isOpen(answer)).toBe(true)
+  })
+
+  it('R9 has 32 questions open at most, and cancels one more, even if they come together', async () => {
+    const page = createAskPage({ open: async () => true })
+    const { signal } = new AbortController()
+    const facts = { upstream: 'crm', method: 'tools/call', target: 'book', request: FORM, signal } as const
+    const answers = Array.from({ length: 33 }, () => page.ask(facts))
+    expect(await answers[32]).toEqual({ action: 'cancel' })
+    expect(await isOpen(Promise.race(answers.slice(0, 32)))).toBe(true)
+    page.close()
+    await Promise.all(answers)
   })
 
   it('shows the whole address and the host of a link, and none that is not safe', async () => {

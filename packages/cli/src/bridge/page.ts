@@ -63,9 +63,8 @@ export function createAskPage({ open: show, otherwise, always }: PageOptions): C
     kinds: ['form', 'url'],
     always,
     async ask(question) {
-      if (questions.size >= MAX_OPEN || question.signal.aborted) return { action: 'cancel' }
       const { origin } = await listen()
-      if (question.signal.aborted) return { action: 'cancel' }
+      if (questions.size >= MAX_OPEN || question.signal.aborted) return { action: 'cancel' }
       const path = randomBytes(24).toString('base64url')
       return new Promise<InputResponse>((resolve) => {
         const over = new AbortController()
@@ -76,8 +75,9 @@ export function createAskPage({ open: show, otherwise, always }: PageOptions): C
         }
         questions.set(path, { question, token: randomBytes(24).toString('base64url'), answer })
         question.signal.addEventListener('abort', () => answer({ action: 'cancel' }), { once: true })
-        void show(new URL(`/${path}`, origin)).then(async (isShown) => {
-          if (!isShown && otherwise && !over.signal.aborted)
+        const isShown = show(new URL(`/${path}`, origin)).catch(() => false)
+        void isShown.then(async (isOpen) => {
+          if (!isOpen && otherwise && !over.signal.aborted)
             answer(await otherwise.ask({ ...question, signal: over.signal }))
         })
       })
@@ -243,7 +243,8 @@ function drawLink({ url }: ElicitUrlParams): string {
 function drawForm({ requestedSchema }: ElicitFormParams, given?: Record<string, unknown>): string {
   const { fields } = readForm(requestedSchema)
   const values = given ?? startValues(fields)
-  return fields.map((field, index) => drawField(field, `f${index}`, values[field.name])).join('')
+  const valueAt = (name: string): unknown => (Object.hasOwn(values, name) ? values[name] : undefined)
+  return fields.map((field, index) => drawField(field, `f${index}`, valueAt(field.name))).join('')
 }
 
 function drawField(

@@ -131,6 +131,36 @@ describe('a question in the folder', () => {
     expect(existsSync(file)).toBe(false)
   })
 
+  it.each<[string, unknown]>([
+    ['nothing else', {}],
+    ['no server', { target: 'book', method: 'tools/call', request: FORM }],
+    ['a request that is none', { upstream: 'crm', target: 'book', method: 'tools/call', request: 1 }],
+    [
+      'no form',
+      {
+        upstream: 'crm',
+        target: 'book',
+        method: 'tools/call',
+        request: { method: FORM.method, params: { message: 'x' } },
+      },
+    ],
+    [
+      'another kind of request',
+      { upstream: 'crm', target: 'book', method: 'tools/call', request: { method: 'roots/list' } },
+    ],
+  ])('in a file with %s is not shown', (_what, junk) => {
+    const { home, ask } = bridge()
+    void ask()
+    const name = `${'0'.repeat(24)}.json`
+    writeFileSync(
+      join(home, 'asking', name),
+      JSON.stringify({ version: 1, pid: process.pid, ...(junk as object) }),
+    )
+    expect(questionsIn(home).map(({ upstream }) => upstream)).toEqual(['crm'])
+    expect(isOpen(home, '0'.repeat(24))).toBe(false)
+    expect(answerQuestion(home, '0'.repeat(24), { action: 'decline' })).toBe(false)
+  })
+
   it('is cancelled beyond 32, so that a server cannot fill the disk', async () => {
     const { home, ask } = bridge()
     for (let i = 0; i < 32; i += 1) void ask({ signal: new AbortController().signal })

@@ -177,10 +177,22 @@ function readQuestion(folder: string, id: string): { question: FolderQuestion; a
     }
     if (existsSync(join(folder, `${id}.answer`))) return undefined
     const { pid: _, version: __, ...rest } = value
-    return { question: { id, ...rest } as unknown as FolderQuestion, at: statSync(path).mtimeMs }
+    return isQuestion(rest) ? { question: { id, ...rest }, at: statSync(path).mtimeMs } : undefined
   } catch {
     return undefined
   }
+}
+
+/** Whether a file has what a terminal shows. */
+function isQuestion(
+  value: Readonly<Record<string, unknown>>,
+): value is Omit<FolderQuestion, 'id'> & typeof value {
+  const { upstream, server, method, target, request } = value
+  if (![upstream, method, target, server ?? ''].every((one) => typeof one === 'string')) return false
+  if (!isRecord(request) || request.method !== 'elicitation/create' || !isRecord(request.params)) return false
+  const { mode, message, url, requestedSchema } = request.params
+  if (typeof message !== 'string') return false
+  return mode === 'url' ? typeof url === 'string' : isRecord(requestedSchema)
 }
 
 /** Claims a question for this process. Throws if another terminal shows it. */

@@ -52,13 +52,23 @@ export const approvalsCommand: Command = {
   usage: 'list | show | verify | export | approve | deny <file> [id]',
   summary: 'lists and decides requests for approval, and checks their record',
   details: [
-    'The file exports a server with approvals, as for "rondo play", and its store is SQLite or PostgreSQL.',
-    'list            lists the open requests, the oldest first',
-    'show            shows a request, and what the record says about it',
-    'verify          checks the record: its order, its signatures, and that nothing is missing',
-    'export          prints the record as lines of JSON; the first one has the public keys',
-    'approve, deny   decides as an operator, which the record says; only with createApprovals({ operators: true })',
+    'The file exports a server that uses `createApprovals`, as for `rondo play`, with a store in SQLite or PostgreSQL; a store in memory is in the process that serves it. The command serves nothing and runs no task: a task whose request was decided continues in the process that serves the store.',
+    'The exit code is 1 if the record has problems, or if nothing was changed.',
   ],
+  table: {
+    name: 'action',
+    rows: {
+      list: 'lists the open requests, the oldest first',
+      show: 'shows a request, and what the record says about it',
+      verify: 'checks the record: its order, its signatures, and that nothing is missing',
+      export:
+        'prints the record as lines of JSON: first `{ "tenant", "keys" }`, then an entry each. `verifyRecord` of `@rondo/approvals` checks it elsewhere',
+      'approve, deny':
+        'decides as an operator, which the record says; only with `createApprovals({ operators: true })`',
+    },
+  },
+  json: '`{ "requests" }`, `{ "request", "history" }`, `{ "tenant", "keys", "entries", "first", "head", "problems" }`, or `{ "kind", "message", "state" }` with the kind `decided`, `counted` (a vote that needs more) or `refused`',
+  see: 'docs/guide/approvals.md',
   options: {
     closed: { type: 'boolean', help: 'list: the closed requests instead' },
     limit: { type: 'string', value: 'N', help: `list: number of requests (default: ${DEFAULT_LIMIT})` },

@@ -19,7 +19,7 @@ import {
   usageError,
 } from '../command-line.ts'
 import { CONNECT_OPTIONS } from '../connection.ts'
-import { commandOf } from '../describe.ts'
+import { commandOf, VERSION } from '../describe.ts'
 import { homeOf, serverEnv } from '../home.ts'
 import { type Io, tell } from '../io.ts'
 import { openLink } from './login.ts'
@@ -29,9 +29,10 @@ export const bridgeCommand: Command = {
   usage: '<server> | -- <command> | --config FILE',
   summary: 'lets a host of any revision use servers of any revision, questions included',
   details: [
-    'Put it into the configuration of a host in place of the server: "npx -y @rondo/cli bridge https://…/mcp". Logins of',
-    '"rondo login" are used. With --config, the file has the object "mcpServers" that hosts use.',
+    'Put it into the configuration of a host in place of the server: `npx -y @rondo/cli bridge https://…/mcp`. It serves the host over stdin and stdout until the host closes them, or with `--listen` until it is stopped. Logins of `rondo login` are used. Messages go to stderr.',
+    'With `--config`, the file has the object "mcpServers" that hosts use, and the options of a connection are in it, except for `--server-log`.',
   ],
+  see: 'docs/guide/bridge.md',
   options: {
     listen: {
       type: 'string',
@@ -72,7 +73,7 @@ async function bridge({ io, words, rest, options }: Invocation): Promise<Exit> {
   const asker = askerOf(io, options)
   const gateway = createGateway({
     name: options.text('name') ?? (names.length === 1 ? (names[0] ?? 'bridge') : 'bridge'),
-    version: '0.1.0',
+    version: VERSION,
     upstreams,
     keys: keysOf(io),
     ...(asker && { ask: asker }),

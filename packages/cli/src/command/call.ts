@@ -16,10 +16,12 @@ export const callCommand: Command = {
   usage: '<server> <tool> [name=value …]',
   summary: 'calls a tool; you answer the server’s questions',
   details: [
-    'Values are converted to the types in the tool’s schema. name:=json passes a value as JSON, and a.b=1 sets a property',
-    'of an object. Without a terminal, or with --detach, a call that needs input becomes pending: its id is printed, and',
-    '"rondo answer" or "rondo resume" continues it later, in another process.',
+    'Values are converted to the types in the tool’s schema. `name:=json` passes a value as JSON, and `a.b=1` sets a property of an object. Write a list as `a,b`, or repeat the name.',
+    'Without a terminal, or with `--detach`, a call that needs input becomes pending: its id is printed, and `rondo answer` or `rondo resume` continues it later, in another process. A task that is left like this begins at once: the command asks for its state, which shows the server that the id arrived.',
+    'In the file of `--answers`, the value of a key is the content of its form (`{ "field": value }`), one of the words `"accept"`, `"decline"`, `"cancel"`, or a whole result object. Values are converted as the form says.',
+    'Servers of 2025-11-25 and older keep the call open while they ask, so it cannot become pending. Their questions have no keys: use the whole message, or `question-1`, `question-2` … in the order of asking. A question without an answer is cancelled, the message is in `unanswered`, and the exit code is 4.',
   ],
+  see: 'docs/hosts/later.md',
   options: {
     args: { type: 'string', value: 'FILE|-', help: 'arguments as a JSON object; name=value overrides them' },
     ...CALL_OPTIONS,

@@ -23,10 +23,12 @@ export const deliverCommand: Command = {
   usage: '<file> | <console> <hook id> <json>',
   summary: 'delivers an event to a hook, as the server of the file would',
   details: [
-    'The file exports a server, as for "rondo play", with the store in which the task is. A store in memory is in the process',
-    'that serves it: serve the file with "rondo console", and name the address of the page that it prints, with the token.',
-    '"-" reads the JSON from stdin.',
+    'The file exports a server, as for `rondo play`; its own `server.deliver` runs, with its name, keys, store and checks. The command serves nothing and runs no task: the task continues in the process that serves the store. `-` reads the JSON from stdin.',
+    'A store in memory is in the process that serves it. For this, serve the file with `rondo console`, and name the address of the page as it was printed, with the token: http://127.0.0.1:3000/#… The token is sent to this machine only. `rondo play` has no such address.',
+    'The exit code is 0 if the hook has the event, 6 if no console answers, and otherwise 1.',
   ],
+  json: '`{ "kind", "problem" }`, as `server.deliver` returns it',
+  see: 'docs/guide/time-and-events.md',
   options: JSON_OPTION,
   async run({ io, words, options }) {
     const [where, hook, given, ...others] = words

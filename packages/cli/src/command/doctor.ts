@@ -18,6 +18,8 @@ import {
 import { type ExaminedCall, examineState, examineTasks } from '../doctor/examine.ts'
 import {
   attempt,
+  CHECKS,
+  type CheckId,
   type DoctorFinding,
   fail,
   type Probe,
@@ -37,10 +39,12 @@ export const doctorCommand: Command = {
   usage: '<server> [--tool NAME name=value …]',
   summary: 'examines a server: its protocol, and how it protects its state',
   details: [
-    'To examine the state, it needs a tool that asks. The tool is called several times, also with other arguments, and',
-    'every question is declined, so use a test system. If the first question comes without a state, it is answered with',
-    'made-up values that match its schema, and the next one is declined. Without --tool, read-only tools are tried.',
+    'To examine the state, it needs a tool that asks. The tool is called several times, also with other arguments, and every question is declined, so use a test system. If the first question comes without a state, it is answered once, with made-up values that match its schema ("no" for a yes or no), and the next one is declined. Without `--tool`, read-only tools are tried. If the tool becomes a task, the task is cancelled.',
+    'If the server does not speak 2026-07-28, or `--revision` names an older revision, its handshake and its sessions are examined instead.',
+    'Each check ends as pass, warn, fail or skip; a problem comes with a line of advice. A response that breaks the protocol fails the check that received it, and the examination continues. The exit code is 1 if a check failed or, with `--strict`, warned.',
   ],
+  table: { name: 'check', rows: CHECKS },
+  json: '`{ "pass", "warn", "fail", "skip", "findings" }`: the counts, and `{ "id", "verdict", "detail", "advice" }` for each check',
   options: {
     tool: { type: 'string', value: 'NAME', help: 'a tool that asks; its arguments follow the server' },
     other: {
@@ -109,7 +113,7 @@ async function examine(
     const call = { invocation, target, client, words }
     if (client.protocolVersion !== LATEST_VERSION) return await examineOlder(call).finally(close)
     const probe = await openProbe(invocation, target)
-    const part = (id: string, check: () => Promise<DoctorFinding | readonly DoctorFinding[]>) =>
+    const part = (id: CheckId, check: () => Promise<DoctorFinding | readonly DoctorFinding[]>) =>
       attempt(id, io.signal, check)
     try {
       return [
@@ -118,7 +122,7 @@ async function examine(
         ...(await examineLogin(invocation, target)),
         ...(await part('tools', () => checkLists(client, probe))),
         ...(await part('state', () => examineState({ ...call, probe }))),
-        ...(await part('tasks', () => examineTasks(call))),
+        ...(await part('task', () => examineTasks(call))),
       ]
     } finally {
       await Promise.all([probe.close(), close()])

@@ -32,13 +32,18 @@ export const keysCommand: Command = {
   name: 'keys',
   usage: 'new | check | rotate learn|mint|drop',
   summary: 'creates, checks and rotates the keys of a server',
-  details: [
-    'new             prints a key for RONDO_KEYS',
-    'check           lists the names of the keys and which one seals; never prints secrets',
-    'rotate learn    adds a new key at the end, so that every instance can open what it will seal',
-    'rotate mint     moves the last key to the front, so that it seals from now on',
-    'rotate drop     keeps only the first key; run it once the longest lifetime of a flow or a task has passed',
-  ],
+  table: {
+    name: 'action',
+    rows: {
+      new: 'prints a key for RONDO_KEYS',
+      check: 'lists the names of the keys and which one seals; never prints secrets',
+      'rotate learn': 'adds a new key at the end, so that every instance can open what it will seal',
+      'rotate mint': 'moves the last key to the front, so that it seals from now on',
+      'rotate drop':
+        'keeps only the first key; run it once the longest lifetime of a flow or a task has passed',
+    },
+  },
+  see: 'docs/guide/05-keys.md',
   options: {
     name: { type: 'string', value: 'NAME', help: 'the name of the new key; random unless set' },
     ...KEYS_OPTION,
@@ -147,13 +152,6 @@ export function ringOf(io: Io, options: Options): Ring | undefined {
   return isGiven ? parseRing(readKeysText(io, options)) : undefined
 }
 
-/** `why` completes the sentence that asks for the keys. */
-export function needRing(io: Io, options: Options, why: string): Ring {
-  const ring = ringOf(io, options)
-  if (ring === undefined) throw usageError(`Name a file with --keys, or set RONDO_KEYS, ${why}`)
-  return ring
-}
-
 function readFile(path: string): string {
   try {
     return readFileSync(path, 'utf8')
@@ -167,8 +165,7 @@ export const stateCommand: Command = {
   usage: '<token|-> --audience NAME',
   summary: 'shows the contents of a requestState, given the server’s keys',
   details: [
-    'The audience is the name of the server, unless it sets another. "-" reads the state from stdin. Without --keys and',
-    'RONDO_KEYS, the command uses the key that it keeps for servers it runs from a file.',
+    'The audience is the name of the server, unless it sets another. `-` reads the state from stdin. Without `--keys` and RONDO_KEYS, the command uses the key that it keeps for servers it runs from a file.',
   ],
   options: {
     audience: { type: 'string', value: 'NAME', help: 'the service the state was sealed for' },

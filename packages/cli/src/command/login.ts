@@ -22,9 +22,10 @@ export const loginCommand: Command = {
   usage: '<url>',
   summary: 'logs in at a protected server; the other commands then use this login',
   details: [
-    'Prints a link and waits until you have logged in there. The login is kept in the folder of the command, readable by',
-    'you only. Secrets of a client are read from variables, since other users can see command lines.',
+    'Prints a link on stderr and waits until you have logged in there. The login is kept in the folder of the command. A login with more scopes keeps those of before. Secrets of a client are read from variables, since other users can see command lines.',
   ],
+  json: '`{ "status": "logged in", "server", "issuer", "user", "clientId", "scopes", … }`, never a token',
+  see: 'docs/guide/call-a-protected-server.md',
   options: {
     open: { type: 'boolean', help: 'opens the link in your browser' },
     scope: { type: 'string', multiple: true, value: 'SCOPE', help: 'requests this scope as well' },
@@ -159,6 +160,10 @@ export const whoamiCommand: Command = {
   name: 'whoami',
   usage: '[url]',
   summary: 'shows your logins, without their tokens',
+  details: [
+    'Each line has the server, the user if the authorization server names one, the issuer, the scopes, and whether the login is valid.',
+  ],
+  json: '`{ "logins" }`',
   options: JSON_OPTION,
   async run(invocation) {
     const { io, words, options } = invocation

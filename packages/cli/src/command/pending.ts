@@ -1,7 +1,7 @@
 /** `rondo pending`, `answer`, `resume` and `abandon`: the calls that wait for an answer. */
 
 import { openQuestions, PeerError } from 'rondo/client'
-import { addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
+import { ANSWER_WORDS, addGiven, DISMISS_OPTIONS, hasAnswers } from '../answers.ts'
 import { answerBridges } from '../bridge/answer.ts'
 import { JSON_OPTION, openDriver, openStore, RESUME_OPTIONS, targetOf } from '../call-setup.ts'
 import {
@@ -73,11 +73,10 @@ export const answerCommand: Command = {
   usage: '[id] [key.field=value …]',
   summary: 'answers a pending call and continues it; without an id, the questions of "rondo bridge"',
   details: [
-    'key.field=value fills in a field of a form. field=value is enough if only one question is open, key=value if the',
-    'form has one field. key=accept agrees to open a URL, or approves a form without fields; key=decline declines.',
-    'key:=json passes a whole result object. Nothing is sent while a question is open.',
-    'Without an id it waits, in a terminal, for the questions of bridges that run with --ask terminal.',
+    'Nothing is sent while a question is open. Without an id, the command waits in a terminal for the questions of `rondo bridge`, shows them one after the other, and ends with Ctrl-C.',
   ],
+  table: { name: 'answer', rows: ANSWER_WORDS },
+  see: 'docs/guide/bridge.md#hosts-that-cannot-ask-you',
   options: {
     ...DISMISS_OPTIONS,
     hold: { type: 'boolean', help: 'stores the answers without sending them' },

@@ -18,6 +18,10 @@ export const playCommand: Command = {
   name: 'play',
   usage: '<file>',
   summary: 'serves a file that exports a server, and reloads it on change',
+  details: [
+    'The file exports a server of Rondo or an `McpServer` of the official SDK, or a function that returns one. It runs in development mode, unless it says `dev: false`: handlers run twice per round, and the client sees why a tool failed.',
+    'If the file cannot be loaded, the command says why and waits for the next change; with `--no-watch` it exits with 1. If the port is in use, it exits with 6.',
+  ],
   options: {
     port: { type: 'string', value: 'N', help: 'the port (default: 3000); 0 picks a free one' },
     host: { type: 'string', value: 'ADDRESS', help: 'the address to listen on (default: 127.0.0.1)' },

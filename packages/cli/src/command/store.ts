@@ -17,12 +17,20 @@ export const storeCommand: Command = {
   name: 'store',
   usage: '<action> <store>',
   summary: 'checks or upgrades the tables of a store',
-  details: [
-    'check says which version the tables have and what is wrong with them; it changes nothing.',
-    'migrate creates or upgrades the tables and builds missing indexes, before the release that needs them starts.',
-    'renew-epoch makes every single-use state invalid that was handed out before: for after a restore in place.',
-    'A store is a SQLite file or a postgres:// URL. What the URL omits, such as PGPASSWORD, is taken from the environment.',
-  ],
+  details: ['A store is a SQLite file or a `postgres://` URL, as for `rondo tasks`.'],
+  table: {
+    name: 'action',
+    rows: {
+      check:
+        'prints the version of the tables and what is wrong: missing or incomplete indexes, a damaged file. Changes nothing; exits with 1 if there is a problem',
+      migrate:
+        'creates or upgrades the tables and builds missing indexes, while other processes use them. Run it before you start a release that needs them',
+      'renew-epoch':
+        'starts a new epoch: every single-use state that was handed out before is refused. For after a restore in place',
+    },
+  },
+  json: '`{ "store": { "version", "minCompatible", "supported", "problems" } }`, or `{ "epoch" }`',
+  see: 'docs/reference/stores.md',
   options: {
     schema: { type: 'string', value: 'NAME', help: 'the schema in PostgreSQL (default: rondo)' },
     ...JSON_OPTION,

@@ -28,10 +28,20 @@ export const taskCommand: Command = {
   usage: 'get|answer|cancel (<id> | <server> <taskId>)',
   summary: 'shows a task, answers its questions, or cancels it',
   details: [
-    'For a pending call of your own, its id or the id of its task is enough. "get" exits as the call would: 0 if it is',
-    'done, 3 while it is in progress. "answer" takes key.field=value as "rondo answer" does, or --answers, or asks you;',
-    'it sends the answers and does not wait.',
+    'For a pending call of your own, its id, the beginning of its id, or the id of the task is enough. Name any other task by its server and its id. If the server does not know the task, or does not show it to you, the exit code is 8.',
+    'In 2025-11-25 a task sends its questions only to a client that waits for its result; use `rondo resume` there, at a terminal or with `--answers`.',
   ],
+  table: {
+    name: 'action',
+    rows: {
+      get: 'prints status, message, times, open questions, result or error; exits with 0 or 1 if it is done, 3 while it is in progress, 5 if it failed or was cancelled',
+      answer:
+        'takes `key.field=value` as `rondo answer` does, or `--answers`, or asks you; sends the answers and does not wait',
+      cancel: 'asks the server to cancel it, and abandons its pending call',
+    },
+  },
+  json: '`{ "task", "server", "id" }`, where `id` is the pending call, if there is one',
+  see: 'docs/guide/14-tasks.md',
   options: {
     ...DISMISS_OPTIONS,
     ...SCRIPT_OPTIONS,

@@ -1,23 +1,24 @@
 /** `rondo tasks`: shows an operator the tasks in a store. Whatever changes something is in `task-actions.ts`. */
 
-import { oneLine } from 'rondo/internal'
-import type { TaskStore } from 'rondo/sqlite'
+import { escapeUnsafe, oneLine } from 'rondo/internal'
+import type { TaskStats, TaskSummary } from 'rondo/store'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, CommandError, type Exit, type Invocation, usageError } from '../command-line.ts'
+import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
 import { formatTable, print, printJson, sayAge, sayTime, tell } from '../io.ts'
 import { type NamedStore, openTaskStore } from '../open-store.ts'
+import {
+  DEFAULT_LIMIT,
+  isAlarm,
+  listPage,
+  pausedTools,
+  type Query,
+  readQuery,
+  STATUSES,
+  showOne,
+  waitsFor,
+} from '../operate.ts'
 import { KEYS_OPTION, ringOf } from './keys.ts'
-import { ACT_NAMES, describeOpened, runAction, showActions, toolNames } from './task-actions.ts'
-
-const STATUSES: readonly StoredTask['status'][] = [
-  'working',
-  'input_required',
-  'completed',
-  'failed',
-  'cancelled',
-]
-const DEFAULT_LIMIT = 50
-const MAX_LIMIT = 1_000
+import { ACT_NAMES, runAction, showActions } from './task-actions.ts'
 
 /** Actions that change nothing. A word that is no action is a store: `rondo tasks ./tasks.db` lists. */
 const VIEWS = ['list', 'show', 'stats', 'log'] as const
@@ -28,26 +29,38 @@ export const tasksCommand: Command = {
   usage: '[action] <store> [taskId | tool]',
   summary: 'lists the tasks of a store for its operator, shows one, or acts on it',
   details: [
-    'list (default)  lists tasks, the newest first',
-    'show            shows one task; with the keys its tool and its journal too, with --content all values',
-    'stats           counts: due, running, parked',
-    'cancel, fail    end open tasks; fail --message TEXT says why to the owner, and needs the keys',
-    'retry           makes failed tasks due again, from their journals; --from STEP continues before a step, as a new',
-    '                branch, and needs the keys',
-    'purge           deletes tasks that have ended',
-    'pause, continue stop and start the tasks of a tool, on every instance; need the keys',
-    'log             shows who has done which of these, for 90 days',
-    '',
-    'A store is a SQLite file or a postgres:// URL. What the URL omits, such as PGPASSWORD, is taken from the environment.',
-    'For Restate, it is restate+http:// and the address of the admin API, such as restate+http://127.0.0.1:9070.',
-    'Without the keys, nothing that is sealed is shown. list, show, stats and log change nothing.',
+    'A store is a SQLite file or a `postgres://` URL. What the URL omits is taken from the environment (PGPASSWORD, PGUSER …) or from `.pgpass`; a password is never printed. For Restate, name the admin API: `restate+http://127.0.0.1:9070`.',
+    'list, show, stats and log change nothing: they create and migrate no table and claim no task. Without the keys, nothing that is sealed is shown. If there is no store, or its tables have another version, the exit code is 8; so it is for an unknown task. An action that the state of a task does not permit exits with 1. A damaged row is named on stderr.',
   ],
+  table: {
+    name: 'action',
+    rows: {
+      list: 'lists tasks, the newest first; the default',
+      show: 'shows one task; with the keys its tool, labels and journal too, with `--content` all values',
+      stats: 'prints counts: due (with the age of the oldest), running, parked; and the paused tools',
+      'cancel, fail':
+        'end open tasks; several ids may be named. `fail --message` says why to the owner, and needs the keys',
+      retry:
+        'makes failed tasks due again, from their journals; with `--from`, which needs the keys, as a new branch',
+      purge: 'deletes tasks that have ended',
+      'pause, continue': 'stop and start the tasks of a tool, on every instance; need the keys',
+      log: 'shows who has made which changes',
+    },
+  },
+  json: '`{ "tasks", "next" }` (pass `next` to `--after`), `{ "task" }`, `{ "stats", "paused" }`, `{ "actions" }`, or the outcome of an action with `who`: `done`, `unchanged`, `refused`, `unknown`',
+  see: 'docs/guide/operate-tasks.md',
   options: {
     status: { type: 'string', value: 'STATUS', help: `only tasks with this status: ${STATUSES.join(', ')}` },
     tool: {
       type: 'string',
       value: 'NAME',
       help: 'only tasks of this tool: with the keys, or if the server sets tasks.listTools',
+    },
+    label: {
+      type: 'string',
+      multiple: true,
+      value: 'NAME=VALUE',
+      help: 'only tasks with this label, as ctx.label sets it; needs the keys',
     },
     owner: { type: 'string', value: 'TENANT/TAG', help: 'only tasks of this owner; show prints both parts' },
     'older-than': { type: 'string', value: 'AGE', help: 'only tasks that began so long ago: 30m, 12h, 7d' },
@@ -88,7 +101,7 @@ export const tasksCommand: Command = {
     const [id, ...others] = words
     if (others.length > 0) throw usageError(`Unexpected argument "${others[0]}"`)
     if (action === 'show' && id === undefined) throw usageError('Name the id of a task')
-    const query = readQuery(invocation)
+    const query = readQuery(options, () => ringOf(io, options), io.now())
     const named = await openTaskStore(word, io.cwd, options.text('schema'))
     try {
       if (action === 'stats' || options.flag('stats')) return await showStats(invocation, named)
@@ -112,110 +125,37 @@ function readWords({ words }: Invocation): { action: string; word?: string; word
   return { action: 'list', word: words[0], words: rest }
 }
 
-interface Query {
-  readonly status?: StoredTask['status']
-  readonly after?: { readonly id: string; readonly createdAt: number }
-  readonly owner?: { readonly tenant: string; readonly principal: string }
-  readonly tools?: readonly string[]
-  readonly limit: number
-}
-
-const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-
-function readAge(text: string): number {
-  const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text) ?? []
-  if (count === undefined) throw usageError(`--older-than takes an age such as 30m, 12h or 7d, not "${text}"`)
-  return Number(count) * (UNITS[unit] ?? 0)
-}
-
-/** The tag of an owner has no slash; a tenant may have some. */
-function readOwner(text: string): Query['owner'] {
-  const at = text.lastIndexOf('/')
-  if (at < 0)
-    throw usageError(
-      '--owner takes the tenant and the tag of an owner, as rondo tasks show prints them: TENANT/TAG',
-    )
-  return { tenant: text.slice(0, at), principal: text.slice(at + 1) }
-}
-
-function readQuery({ io, options }: Invocation): Query {
-  const given = options.text('status')
-  const status = STATUSES.find((one) => one === given)
-  if (given !== undefined && status === undefined) {
-    throw usageError(`--status takes one of ${STATUSES.join(', ')}, not "${given}"`)
-  }
-  const limit = options.number('limit') ?? DEFAULT_LIMIT
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
-    throw usageError(`--limit takes a whole number from 1 to ${MAX_LIMIT}`)
-  }
-  const place = options.text('after')
-  const age = options.text('older-than')
-  // The list goes from the newest to the oldest, so an age is a place in it.
-  const old = age === undefined ? undefined : { createdAt: io.now() - readAge(age), id: '' }
-  const after = [place === undefined ? undefined : readPlace(place), old].filter((one) => one !== undefined)
-  const [first] = after.sort((a, b) => a.createdAt - b.createdAt)
-  const [tool, owner] = [options.text('tool'), options.text('owner')]
-  return {
-    status,
-    limit,
-    after: first,
-    ...(tool !== undefined && { tools: toolNames(ringOf(io, options), tool) }),
-    ...(owner !== undefined && { owner: readOwner(owner) }),
-  }
-}
-
-/** The position at which a page ended. It has the time too, because the task may be gone when the next page is read. */
-const placeOf = ({ createdAt, id }: StoredTask): string => `${createdAt}.${id}`
-
-function readPlace(text: string): Query['after'] {
-  const [, time, id] = /^(\d{1,16})\.(.+)$/s.exec(text) ?? []
-  if (time === undefined || id === undefined)
-    throw usageError('--after takes the value printed at the end of a page')
-  return { createdAt: Number(time), id }
-}
-
-async function listTasks(
-  { io, options }: Invocation,
-  { store, name }: NamedStore,
-  query: Query,
-): Promise<Exit> {
-  const found = await store.tasks.list({ ...query, limit: query.limit + 1 })
-  const tasks = found.slice(0, query.limit)
-  const last = found.length > tasks.length ? tasks.at(-1) : undefined
-  if (options.flag('json')) printJson(io, { tasks, ...(last && { next: placeOf(last) }) })
-  else if (tasks.length === 0) tell(io, `${name} has no such tasks.`)
+async function listTasks({ io, options }: Invocation, named: NamedStore, query: Query): Promise<Exit> {
+  const { tasks, next } = await listPage(named, query)
+  if (options.flag('json')) printJson(io, { tasks, next })
+  else if (tasks.length === 0) tell(io, `${named.name} has no such tasks.`)
   else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
   for (const { id, damaged } of tasks)
     if (damaged)
       tell(io, `The row of task ${oneLine(id)} is damaged and cannot be run: delete it from the table task`)
-  if (last && !options.flag('json')) tell(io, `For the next page: --after ${placeOf(last)}`)
+  if (next !== undefined && !options.flag('json')) tell(io, `For the next page: --after ${next}`)
   return 'done'
 }
 
-async function showTask({ io, options }: Invocation, { store, name }: NamedStore, id: string): Promise<Exit> {
-  const [task] = await store.tasks.list({ id, limit: 1 })
-  if (task === undefined) throw new CommandError('stored', `${name} has no task ${id}, or it has expired`)
-  const stored = ringOf(io, options) && (await store.operator?.read(id))
-  const opened = stored ? describeOpened({ io, options }, stored) : {}
+async function showTask({ io, options }: Invocation, named: NamedStore, id: string): Promise<Exit> {
+  const { task, opened } = await showOne(named, id, () => ringOf(io, options), options.flag('content'))
   if (options.flag('json')) printJson(io, { task: { ...task, ...opened } })
   else print(io, `${sayStoredTask(task, io.now())}${sayOpened(opened)}`)
   return 'done'
 }
 
-async function showStats({ io, options }: Invocation, { store }: NamedStore): Promise<Exit> {
-  const stats = await store.tasks.stats()
-  if (options.flag('json')) printJson(io, { stats })
-  else print(io, sayStats(stats))
+async function showStats({ io, options }: Invocation, named: NamedStore): Promise<Exit> {
+  const stats = await named.store.tasks.stats()
+  const paused = await pausedTools(named)
+  if (options.flag('json')) printJson(io, { stats, paused })
+  else print(io, sayStats(stats, paused))
   return 'done'
 }
-
-type StoredTask = Awaited<ReturnType<TaskStore['list']>>[number]
-type StoreStats = Awaited<ReturnType<TaskStore['stats']>>
 
 const TAG_LENGTH = 9
 const HEAD = ['task', 'status', 'age', 'expires', 'failures', 'entries', 'worker', 'waits for', 'owner']
 
-function tableOf(tasks: readonly StoredTask[], now: number, width?: number): string {
+function tableOf(tasks: readonly TaskSummary[], now: number, width?: number): string {
   const rows = tasks.map((task) => [
     task.id,
     task.status,
@@ -225,12 +165,12 @@ function tableOf(tasks: readonly StoredTask[], now: number, width?: number): str
     String(task.entries),
     task.worker ?? '-',
     waitsFor(task, now),
-    `${task.owner.tenant}/${task.owner.principal.slice(0, TAG_LENGTH)}`,
+    `${task.owner.tenant}/${isAlarm(task) ? 'undo' : task.owner.principal.slice(0, TAG_LENGTH)}`,
   ])
   return formatTable([HEAD, ...rows.map((row) => row.map(oneLine))], width)
 }
 
-function sayStoredTask(task: StoredTask, now: number): string {
+function sayStoredTask(task: TaskSummary, now: number): string {
   const { dueAt } = task
   const due = dueAt === undefined ? '-' : `${sayTime(dueAt)}${dueAt <= now ? ', waits for a worker' : ''}`
   const rows = [
@@ -257,32 +197,24 @@ function sayStoredTask(task: StoredTask, now: number): string {
 function sayOpened(opened: Readonly<Record<string, unknown>>): string {
   const rows = Object.entries(opened).flatMap(([name, value]) => {
     if (value === undefined) return []
-    if (name === 'journal' && Array.isArray(value))
-      return value.map((entry) => ['entry', JSON.stringify(entry)])
-    return [[name, typeof value === 'string' ? value : JSON.stringify(value)]]
+    if (name === 'journal' && Array.isArray(value)) return value.map((entry) => ['entry', sayJson(entry)])
+    return [[name, typeof value === 'string' ? oneLine(value) : sayJson(value)]]
   })
-  return rows.length === 0 ? '' : `\n${formatTable(rows.map((row) => row.map(oneLine)))}`
+  return rows.length === 0 ? '' : `\n${formatTable(rows)}`
 }
 
-/** The event that would make the task continue, as far as an operator may see. */
-function waitsFor({ status, worker, dueAt, openKeys, openHooks }: StoredTask, now: number): string {
-  if (status !== 'working' && status !== 'input_required') return '-'
-  const answers = openKeys.map((key) => `answer ${key}`)
-  const events = openHooks.map((key) => `event ${key}`)
-  const isTimed = worker === undefined && dueAt !== undefined
-  const time = isTimed ? [dueAt <= now ? 'a worker' : `time ${sayTime(dueAt)}`] : []
-  const all = [...answers, ...events, ...time]
-  // An effect is held back until the client has shown that it knows the task.
-  if (worker === undefined && all.length === 0) return 'its owner'
-  return all.join(', ') || '-'
+/** One line. Hidden characters become escapes: a label that only looks like another is not found by it. */
+function sayJson(value: unknown): string {
+  return escapeUnsafe(JSON.stringify(value) ?? '')
 }
 
-function sayStats({ due, oldestDueMs, running, parked }: StoreStats): string {
+function sayStats({ due, oldestDueMs, running, parked }: TaskStats, paused: readonly string[]): string {
   const oldest = due === 0 ? '' : `, the oldest for ${(oldestDueMs / 1000).toFixed(1)} s`
   return formatTable([
     ['due', `${due}${oldest}`, 'wait for a worker'],
     ['running', String(running), 'with a worker'],
     ['parked', String(parked), 'wait for an answer, an event or a time'],
+    ...paused.map((tool) => ['paused', oneLine(tool), 'its tasks wait until somebody continues it']),
   ])
 }
 

@@ -21,6 +21,7 @@ import {
 } from './event.ts'
 import type { LocalFleet } from './fleet.ts'
 import type { ConsoleProxy } from './proxy.ts'
+import { ActionError } from './web.ts'
 
 export interface ActionRequest {
   readonly kind: ActionKind
@@ -30,9 +31,6 @@ export interface ActionRequest {
   readonly exchange?: string
   readonly inputResponses?: Message
 }
-
-/** The action cannot be done; the message says why. */
-export class ActionError extends Error {}
 
 export type Act = (request: ActionRequest) => Promise<Action>
 

@@ -11,11 +11,11 @@ import type { Client, Tool } from 'rondo/client'
 import { type ConnectOptions, connect } from 'rondo/client'
 import { isRecord } from 'rondo/internal'
 import type { DoctorFinding } from '../doctor/probe.ts'
-import { ActionError } from './actions.ts'
 import type { Book } from './book.ts'
 import { CONSOLE_CLIENT, type Message, PRINCIPAL_HEADER, type StoredTask } from './event.ts'
 import type { LocalFleet } from './fleet.ts'
 import type { ConsoleProxy } from './proxy.ts'
+import { ActionError } from './web.ts'
 
 export interface Calls {
   tools(): Promise<readonly Tool[]>

@@ -51,6 +51,8 @@ function send(message: InstanceMessage, sent?: () => void): void {
 }
 
 const report = (happening: Reported): void => send({ kind: 'event', happening })
+const warn = (message: string, error?: unknown): void =>
+  report({ kind: 'log', event: plain({ event: 'warning', message, error }) as never })
 
 function plain<E extends object>(event: E): E {
   if (!('error' in event) || event.error === undefined) return event
@@ -187,18 +189,23 @@ async function start(): Promise<void> {
     stopping = true
     void stop().finally(() => process.exit(0))
   }
-  process.on('disconnect', () => process.exit(0))
+  process.on('disconnect', () => {
+    setTimeout(() => process.exit(0), GRACE_MS)
+    end()
+  })
   process.on('SIGTERM', end)
   process.on('SIGINT', () => {})
   // A mistake of the author outside of a call must not look like a crash of the instance.
-  process.on('unhandledRejection', (error) =>
-    report({
-      kind: 'log',
-      event: plain({ event: 'warning', message: 'Unhandled rejection: await every promise', error }) as never,
-    }),
-  )
+  process.on('unhandledRejection', (error) => warn('Unhandled rejection: await every promise', error))
   const { server, exported, isOfficial } = path.endsWith('.json')
-    ? await loadGateway(path, reportUpstream)
+    ? await loadGateway(path, {
+        onCreated(gateway) {
+          // Commands that do not end with their stdin would outlive this process.
+          stop = () => gateway.close()
+        },
+        onSent: reportUpstream,
+        onLate: warn,
+      })
     : await loadServer(path)
   await Promise.all(stores.map((store) => store.ready())).catch((error) => {
     throw new Error(`Its store cannot be used. ${sayReason(error)}`)

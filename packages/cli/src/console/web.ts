@@ -1,6 +1,6 @@
 /**
- * The address of the console: `/mcp` is the proxy, `/` the page, `/api/` what the page uses. The files of the page are read once: built
- * with the package, or built now if the command runs from its sources.
+ * The address of a console: `/` is the page, `/api/` what the page uses, `/mcp` the proxy if there is one. The files of the page are
+ * read once: built with the package, or built now if the command runs from its sources.
  *
  * web 1: Listens on loopback only; there is no option for anything else. web 2: A request whose Host or Origin is not this
  * address is refused, so a page of another site cannot reach it, not even through a name that it points at 127.0.0.1.
@@ -17,20 +17,30 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { readNodeBody } from 'rondo/internal'
 import { CommandError } from '../command-line.ts'
-import { type Act, ActionError, readAction } from './actions.ts'
 import type { Book } from './book.ts'
-import type { Calls } from './calls.ts'
 import type { ConsoleProxy } from './proxy.ts'
+
+/** The page's requests by method and path, such as `POST /api/calls`. The body of a POST is any JSON value. */
+export type Api = ReadonlyMap<string, (body: unknown) => Promise<object>>
+
+/** Tells the page why its request was not carried out. Other errors mean that something behind the console failed. */
+export class ActionError extends Error {
+  readonly status: number
+
+  constructor(message: string, status = 400) {
+    super(message)
+    this.status = status
+  }
+}
 
 export interface WebParts {
   readonly port: number
   readonly assets: Assets
-  readonly book: Book
-  readonly proxy: ConsoleProxy
-  readonly act: Act
-  readonly calls: Calls
-  /** The data that the page shows besides events. */
-  status(): object
+  readonly api: Api
+  /** Serves `/mcp`. */
+  readonly proxy?: ConsoleProxy
+  /** The events that the page follows. */
+  readonly book?: Book
 }
 
 export interface Web {
@@ -131,22 +141,15 @@ async function route(req: IncomingMessage, res: ServerResponse, scene: Scene): P
   if (origin !== undefined && !scene.hosts.some((one) => origin === `http://${one}`))
     return sendText(res, 403, 'Pages of other origins may not use this address.')
   const { pathname } = new URL(req.url ?? '/', 'http://console')
-  if (pathname === '/mcp') return scene.proxy.serve(req, res)
+  if (pathname === '/mcp' && scene.proxy) return scene.proxy.serve(req, res)
   if (!pathname.startsWith('/api/')) return sendAsset(req, res, scene.assets, pathname)
   if (!isAuthorized(req, scene.token))
     return sendText(res, 401, 'Open the console with the address that it printed: the token is in it.')
   const at = `${req.method} ${pathname}`
-  if (at === 'GET /api/status') return sendJson(res, 200, scene.status())
-  if (at === 'GET /api/events') return sendEvents(req, res, scene)
-  if (at === 'GET /api/tools') return reply(res, scene.calls.tools)
-  if (at === 'POST /api/actions') return replyTo(req, res, (body) => scene.act(readAction(body)))
-  if (at === 'POST /api/calls') return replyTo(req, res, scene.calls.call)
-  if (at === 'POST /api/doctor') return replyTo(req, res, scene.calls.examine)
-  if (at === 'POST /api/deliveries') return replyTo(req, res, scene.calls.deliver)
-  if (at === 'POST /api/tasks') return replyTo(req, res, scene.calls.task)
-  if (at === 'GET /api/approvals') return reply(res, scene.calls.approvals)
-  if (at === 'POST /api/approvals') return replyTo(req, res, scene.calls.vote)
-  return sendText(res, 404, 'Not found')
+  if (at === 'GET /api/events' && scene.book) return sendEvents(req, res, scene.book, scene.streams)
+  const run = scene.api.get(at)
+  if (run === undefined) return sendText(res, 404, 'Not found')
+  return req.method === 'POST' ? replyTo(req, res, run) : reply(res, () => run(undefined))
 }
 
 export function hasTwoHosts({ rawHeaders }: IncomingMessage): boolean {
@@ -177,7 +180,12 @@ function sendJson(res: ServerResponse, status: number, value: unknown): void {
   res.end(JSON.stringify(value))
 }
 
-function sendEvents(req: IncomingMessage, res: ServerResponse, { book, streams }: Scene): void {
+function sendEvents(
+  req: IncomingMessage,
+  res: ServerResponse,
+  book: Book,
+  streams: Set<ServerResponse>,
+): void {
   const last = Number(req.headers['last-event-id'] ?? 0)
   res.writeHead(200, { ...HEADERS, 'Content-Type': 'text/event-stream' })
   const send = (event: { seq: number }): void => {
@@ -214,7 +222,7 @@ async function reply(res: ServerResponse, run: () => Promise<object>): Promise<v
   try {
     sendJson(res, 200, await run())
   } catch (error) {
-    sendJson(res, error instanceof ActionError ? 400 : 502, { error: (error as Error).message })
+    sendJson(res, error instanceof ActionError ? error.status : 502, { error: (error as Error).message })
   }
 }
 
@@ -228,17 +236,27 @@ function parse(bytes: Buffer): unknown {
 
 export type Assets = ReadonlyMap<string, { readonly type: string; readonly bytes: Uint8Array }>
 
-const FILES = [
-  ['/', 'index.html', 'text/html; charset=utf-8'],
-  ['/console.js', 'console.js', 'text/javascript; charset=utf-8'],
-  ['/console.css', 'console.css', 'text/css; charset=utf-8'],
-] as const
+const TYPES = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+} as const
 
-export async function readAssets(): Promise<Assets> {
+/** The files of a page: of the console of a server, or of a store. */
+const PAGES = {
+  server: { '/': 'index.html', '/console.js': 'console.js', '/console.css': 'console.css' },
+  store: { '/': 'store.html', '/store.js': 'store.js', '/console.css': 'console.css' },
+} as const
+
+export async function readAssets(page: keyof typeof PAGES): Promise<Assets> {
   const root = dirname(createRequire(import.meta.url).resolve('@rondo/cli/package.json'))
   try {
     const read = import.meta.url.endsWith('.ts') ? await buildNow(root) : readBuilt(root)
-    return new Map(FILES.map(([path, name, type]) => [path, { type, bytes: read(name) }]))
+    const files = Object.entries(PAGES[page]).map(([path, name]) => {
+      const type = TYPES[name.split('.')[1] as keyof typeof TYPES]
+      return [path, { type, bytes: read(name) }] as const
+    })
+    return new Map(files)
   } catch (error) {
     throw new CommandError(
       'fault',

@@ -54,6 +54,8 @@ export interface ProbeRequest {
 }
 
 const TIMEOUT_MS = 10_000
+/** A process has to start before it can respond, and `npx` may have to install it. */
+const START_MS = 30_000
 const MAX_BYTES = 4_194_304
 
 export function probeHttp(
@@ -127,14 +129,16 @@ function present(headers: ProbeHeaders): Record<string, string> {
 export function probeStdio(target: StdioTarget): Probe {
   const transport = createStdioTransport({ ...target, stderr: 'ignore' }, { maxBytes: MAX_BYTES })
   let id = 0
+  let responded = false
   return {
     kind: 'stdio',
     async send({ method, params }) {
       id += 1
       const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
-      const signal = AbortSignal.timeout(TIMEOUT_MS)
+      const signal = AbortSignal.timeout(responded ? TIMEOUT_MS : START_MS)
       try {
         const message = await transport.exchange({ id, body, headers: {}, signal, maxBytes: MAX_BYTES })
+        responded = true
         return isRecord(message) ? { message } : { problem: 'the response is not a JSON-RPC message' }
       } catch (error) {
         return { problem: signal.aborted ? 'timed out' : (error as Error).message }
@@ -168,9 +172,59 @@ function readBody(text: string): Readonly<Record<string, unknown>> | undefined {
 
 type Verdict = 'pass' | 'warn' | 'fail' | 'skip'
 
+/** Every check by its id, which scripts rely on, with what it examines. The help and docs/reference/cli.md print this table. */
+export const CHECKS = {
+  era: 'which revision the server speaks',
+  capabilities: 'what it offers',
+  identity: 'whether it sends its name',
+  protocol: 'what stopped the checks that follow',
+  'unknown-method': 'whether an unknown method gets the right error',
+  'missing-meta': 'the same for a request without `_meta`',
+  'unknown-version': 'the same for an unknown version',
+  'header-mismatch': 'the same for a header that contradicts the body',
+  'http-get': 'whether GET is refused',
+  'foreign-origin': 'whether a request from a foreign page is refused',
+  handshake: 'what `initialize` returns, in revisions that begin with it',
+  'version-negotiation': 'which version it offers for an unknown one there',
+  ping: 'whether ping works there',
+  'version-header': 'whether an unknown `MCP-Protocol-Version` gets 400 there',
+  session: 'whether a wrong session id gets 404',
+  'session-missing': 'whether a missing one gets 400',
+  'session-end': 'whether an ended one gets 404',
+  auth: 'whether the server requires a login',
+  'auth-challenge': 'what its 401 says',
+  'auth-metadata': 'the metadata that the 401 leads to',
+  'auth-issuer': 'the authorization server',
+  'auth-token': 'whether a wrong token is refused',
+  'auth-audience':
+    'whether a token for another server is refused (`--other-bearer`, or the login of a client with a secret)',
+  'auth-scope': 'whether a token with less scope is refused (the login of a client with a secret)',
+  results: 'whether lists have what clients need to read and cache them',
+  tools: 'names, schemas and header annotations of the tools',
+  'call-result': 'whether the result of the tool has its `resultType`',
+  state: 'in which round a state first appears, or what stopped the examination',
+  'state-no': 'whether a decline is accepted, or the question asked again',
+  'state-readable': 'whether its holder can read the state: JSON, base64, signed but not encrypted',
+  'state-tampered': 'whether a modified state is accepted',
+  'state-spelling': 'whether another encoding of the same state is accepted',
+  'state-arguments': 'whether a state works for other arguments (`--other`)',
+  'state-tool': 'whether it works for another tool (`--other-tool`)',
+  'state-user': 'whether it works for another user (`--other-header`)',
+  'state-replay': 'whether it is accepted once, or leads to the same result again',
+  'state-expiry': 'whether it expires (`--wait`)',
+  'state-size': 'whether a huge one is refused',
+  'state-errors': 'whether all refusals look alike',
+  task: 'whether the tool becomes a task, or what stopped the examination',
+  'task-unknown': 'whether an unknown task is refused',
+  'task-id': 'whether ids can be guessed',
+  'task-user': 'whether another user (`--other-header`) can read a task',
+  'task-cancel': 'how a task is cancelled',
+} as const
+
+export type CheckId = keyof typeof CHECKS
+
 export interface DoctorFinding {
-  /** Stable, for scripts. */
-  readonly id: string
+  readonly id: CheckId
   readonly verdict: Verdict
   /** The observation of the check. */
   readonly detail: string
@@ -178,25 +232,25 @@ export interface DoctorFinding {
   readonly advice?: string
 }
 
-export function pass(id: string, detail: string): DoctorFinding {
+export function pass(id: CheckId, detail: string): DoctorFinding {
   return { id, verdict: 'pass', detail }
 }
 
-export function warn(id: string, detail: string, advice: string): DoctorFinding {
+export function warn(id: CheckId, detail: string, advice: string): DoctorFinding {
   return { id, verdict: 'warn', detail, advice }
 }
 
-export function fail(id: string, detail: string, advice: string): DoctorFinding {
+export function fail(id: CheckId, detail: string, advice: string): DoctorFinding {
   return { id, verdict: 'fail', detail, advice }
 }
 
-export function skip(id: string, detail: string, advice?: string): DoctorFinding {
+export function skip(id: CheckId, detail: string, advice?: string): DoctorFinding {
   return { id, verdict: 'skip', detail, ...(advice !== undefined && { advice }) }
 }
 
 /** Runs a check. An error that stops it becomes a finding, and the examination continues. */
 export async function attempt(
-  id: string,
+  id: CheckId,
   signal: AbortSignal,
   check: () => Promise<DoctorFinding | readonly DoctorFinding[]>,
 ): Promise<readonly DoctorFinding[]> {

@@ -15,6 +15,7 @@ import {
 } from 'rondo/internal'
 import { sayValue } from '../io.ts'
 import {
+  type CheckId,
   type DoctorFinding,
   fail,
   type Probe,
@@ -145,7 +146,7 @@ function errorOf({ message }: ProbeReply): Readonly<Record<string, unknown>> | u
 
 /** `status` is compared only over HTTP. */
 function expectError(
-  id: string,
+  id: CheckId,
   what: string,
   reply: ProbeReply,
   code: number,
@@ -377,7 +378,7 @@ async function checkSession({ probe, headers, session, version }: Held): Promise
   return [...findings, after]
 }
 
-function expectStatus(id: string, what: string, reply: ProbeReply, status: number): DoctorFinding {
+function expectStatus(id: CheckId, what: string, reply: ProbeReply, status: number): DoctorFinding {
   if (reply.status === status) return pass(id, `${what} is refused with ${status}`)
   return warn(id, `${what} returns ${sayReply(reply)}`, `Respond with HTTP ${status}.`)
 }

@@ -10,6 +10,7 @@ import {
   type AttackOutcome,
   attempt,
   begin,
+  type CheckId,
   type DoctorFinding,
   decline,
   fail,
@@ -44,7 +45,7 @@ interface Exam extends StateExam {
 }
 
 interface AttackNotes {
-  readonly id: string
+  readonly id: CheckId
   /** The attempt, as in "other arguments". */
   readonly tried: string
   /** The problem if the server accepts it. */
@@ -56,6 +57,18 @@ interface AttackNotes {
 
 const HUGE = 256 * 1024
 
+/** A declined call that ends with an error. One that blames the state is refused for an unaltered one: no call can be finished. */
+function judgeNo(message: string): DoctorFinding {
+  if (/requestState/i.test(message))
+    return fail(
+      'state-no',
+      `a genuine state is refused: ${message}`,
+      'If several instances serve this address, give all of them the same keys and the same name.',
+    )
+  const advice = 'End a declined call with a result, not with an error.'
+  return warn('state-no', `declining leads to an error: ${message}`, advice)
+}
+
 export async function checkState(given: StateExam): Promise<DoctorFinding[]> {
   const first = await begin(given, given.request)
   if (typeof first === 'string') {
@@ -65,21 +78,17 @@ export async function checkState(given: StateExam): Promise<DoctorFinding[]> {
   }
   const honest = await decline(given, first)
   if (honest.kind === 'refused' || honest.kind === 'broken') {
-    const advice = 'End a declined call with a result, not with an error.'
-    return [
-      warn('state-no', `declining leads to an error: ${honest.message}`, advice),
-      skip('state', 'a genuine response cannot be told apart from an attack'),
-    ]
+    return [judgeNo(honest.message), skip('state', 'a genuine response cannot be told apart from an attack')]
   }
   const exam: Exam = { ...given, first, honest, seen: [] }
   const findings: DoctorFinding[] =
     first.round > 1 ? [pass('state', `first appears in round ${first.round}`)] : []
-  for (const [id, check] of CHECKS) findings.push(...(await attempt(id, exam.signal, () => check(exam))))
+  for (const [id, check] of ATTACKS) findings.push(...(await attempt(id, exam.signal, () => check(exam))))
   const refusals = judgeRefusals(exam.seen)
   return refusals === undefined ? findings : [...findings, refusals]
 }
 
-const CHECKS: readonly [string, (exam: Exam) => Promise<DoctorFinding | readonly DoctorFinding[]>][] = [
+const ATTACKS: readonly [CheckId, (exam: Exam) => Promise<DoctorFinding | readonly DoctorFinding[]>][] = [
   ['state-no', checkNo],
   ['state-readable', async (exam) => checkReadable(exam)],
   ['state-tampered', checkTampered],
@@ -167,7 +176,7 @@ async function checkArguments(exam: Exam): Promise<DoctorFinding> {
     // If the tool refuses these arguments anyway, the attack would prove nothing.
     if (typeof (await begin(exam, other)) === 'string') continue
     const outcome = await attack(exam, { ...(await freshRound(exam)), request: other })
-    const notes = {
+    const notes: AttackNotes = {
       id: 'state-arguments',
       tried: 'a state used with other arguments',
       fault: 'a state is accepted with other arguments than it was issued for',
@@ -190,7 +199,7 @@ async function checkOtherTool(exam: Exam): Promise<DoctorFinding> {
   if (typeof own === 'string') return skip('state-tool', own, advice)
   const { questions } = own
   const forged = { ...(await freshRound(exam)), request: otherTool, questions }
-  const notes = {
+  const notes: AttackNotes = {
     id: 'state-tool',
     tried: 'a state used with another tool',
     fault: `a state of ${exam.request.name} is accepted by ${otherTool.name}`,
@@ -208,7 +217,7 @@ async function checkOtherUser(exam: Exam): Promise<DoctorFinding> {
       'Pass the headers of another user: --other-header "Name: value"',
     )
   }
-  const notes = {
+  const notes: AttackNotes = {
     id: 'state-user',
     tried: 'a state used by another user',
     fault: 'a state of one user is accepted from another',
@@ -267,13 +276,13 @@ async function waitAndSend(exam: Exam, waitMs: number, signal: AbortSignal): Pro
   const asked = await begin(exam, exam.request)
   if (typeof asked === 'string') return skip('state-expiry', asked)
   await sleep(systemClock, waitMs, signal)
-  const notes = {
+  const notes: AttackNotes = {
     id: 'state-expiry',
     tried: `a state ${waitMs / 1000} s old`,
     fault: `a state is still accepted after ${waitMs / 1000} s`,
     advice: 'If this is too long for your users, let the state expire sooner.',
     accepted: 'warn',
-  } as const
+  }
   return judge(notes, [await attack(exam, asked)], exam.honest)
 }
 
