@@ -16,6 +16,8 @@ import { parseArgs } from 'node:util'
 
 const TEMPLATE = fileURLToPath(new URL('./template', import.meta.url))
 const NAME = 'my-server'
+/** The packages of a project that come as files; the last one is a peer of the second, which npm would download. */
+const PACKAGES = ['rondo', '@rondo/cli', '@rondo/gateway']
 
 const HELP = `Creates an MCP server with Rondo: a tool that asks, a tool that runs as a task, a test and a store.
 
@@ -26,7 +28,8 @@ The folder must not exist yet, or be empty. "." is the current folder.
 
 Options:
   --rondo VERSION|FILE  the version of rondo and @rondo/cli to depend on, or the package file of rondo made by
-                        npm pack, with that of @rondo/cli beside it; both are copied into the project
+                        npm pack, with those of @rondo/cli and @rondo/gateway beside it; they are copied into
+                        the project
   --help                shows this text
   --version             shows the version of this command`
 
@@ -77,16 +80,16 @@ function findRondo(given) {
   if (given === undefined) return { ranges: {}, files: [] }
   const isFile = /\.tgz$|^[./\\]/.test(given)
   if (!isFile) return { ranges: { rondo: given, '@rondo/cli': given }, files: [] }
-  // `npm pack` of both packages leaves them side by side, with the same version.
-  const files = [given, join(dirname(given), basename(given).replace(/^rondo-/, 'rondo-cli-'))]
-  for (const file of files) {
-    if (!existsSync(file) || !statSync(file).isFile())
-      throw new Refusal(
-        `There is no file ${file}. "npm pack -w rondo -w @rondo/cli" in a checkout of Rondo creates it.`,
-      )
-  }
-  const [rondo, cli] = files.map((file) => `file:vendor/${basename(file)}`)
-  return { ranges: { rondo, '@rondo/cli': cli }, files: files.map((file) => resolve(file)) }
+  // `npm pack` of all packages leaves them side by side, with the same version.
+  const files = PACKAGES.map((name) => {
+    const prefix = `${name.replace('@', '').replace('/', '-')}-`
+    const file = given.replace(/(?<=^|[/\\])rondo-(?=[^/\\]*$)/, prefix)
+    if (existsSync(file) && statSync(file).isFile()) return file
+    const command = `npm pack ${PACKAGES.map((one) => `-w ${one}`).join(' ')}`
+    throw new Refusal(`There is no file ${file}. "${command}" in a checkout of Rondo creates it.`)
+  })
+  const ranges = Object.fromEntries(PACKAGES.map((name, i) => [name, `file:vendor/${basename(files[i])}`]))
+  return { ranges, files: files.map((file) => resolve(file)) }
 }
 
 function makeManifest(folder, ranges) {
@@ -96,6 +99,8 @@ function makeManifest(folder, ranges) {
   manifest.mcpName = manifest.mcpName.replace(NAME, manifest.name)
   for (const table of [dependencies, devDependencies])
     for (const name of Object.keys(table)) table[name] = ranges[name] ?? table[name]
+  const gateway = ranges['@rondo/gateway']
+  if (gateway !== undefined) manifest.devDependencies = { ...devDependencies, '@rondo/gateway': gateway }
   // Node has SQLite built in since 22.13.
   if (isOlderThan(process.versions.node, 22, 13)) {
     manifest.engines.node = '>=20.19'
