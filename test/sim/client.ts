@@ -121,6 +121,7 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
     const { tool, principal, habits } = call
     const given = new Map<string, Answer>()
     let next = { state, questions }
+    let left = habits.has('leave') ? dice.int(2, 5) : Number.POSITIVE_INFINITY
     for (;;) {
       const { state: held, questions: asks } = next
       const answers = answersTo(call, branch, asks ?? {})
@@ -139,7 +140,13 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
         forked.add(call.id)
         void inRounds(call, 'b', held, asks)
       }
-      const message = await insist(unsent, 'tools/call', params(call), principal)
+      // Who is about to leave does not repeat a request.
+      const send = habits.has('leave') && held !== undefined ? attempt : insist
+      const message = await send(unsent, 'tools/call', params(call), principal)
+      if (!message || message.error?.code === LATER) {
+        judge.left(call)
+        break
+      }
       if (habits.has('repeat')) void repeatLater(unsent, 'tools/call', params(call), principal)
       const { resultType, taskId, requestState, inputRequests } = message.result ?? {}
       if (resultType === 'task') {
@@ -157,6 +164,10 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
       next = { state: requestState as string | undefined, questions: inputRequests as Questions | undefined }
       const asked = Object.entries(next.questions ?? {})
       for (const [key, request] of asked) judge.asked(call, branch, key, textOf(request), acknowledged)
+      if (--left === 0) {
+        judge.left(call)
+        break
+      }
       await world.sleep(asked.length > 0 ? dice.int(50, 8_000) : 250)
     }
     open.delete(name)
@@ -165,7 +176,13 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
   const asTask = async (call: CallPlan, taskId: string): Promise<void> => {
     const { principal, habits } = call
     const unsent: Unsent = { call, branch: '', state: undefined, answers: '' }
+    let left = habits.has('leave') || habits.has('cancel') ? dice.int(1, 6) : Number.POSITIVE_INFINITY
     for (;;) {
+      if (--left === 0) {
+        judge.left(call)
+        if (habits.has('cancel')) await insist(unsent, 'tasks/cancel', { taskId }, principal)
+        return
+      }
       await world.sleep(dice.int(100, 3_000))
       const since = acknowledged
       const message = await insist(unsent, 'tasks/get', { taskId }, principal)

@@ -9,7 +9,7 @@ export interface Control {
   readonly name: string
   /** The promise that the weakened code breaks. */
   readonly breaks: string
-  /** Below packages/rondo/src. */
+  /** Relative to packages/rondo/src. */
   readonly file: string
   readonly from: string
   readonly to: string
@@ -155,5 +155,75 @@ export const CONTROLS: readonly Control[] = [
     file: 'seal/state.ts',
     from: "if (claims.principal !== expected.principal) return 'principal'",
     to: '',
+  },
+  {
+    name: 'undo-intent-not-written',
+    breaks: 'The intent to undo is durable before the effect begins.',
+    file: 'replay/undo.ts',
+    from: 'await undoing.keep(journal)',
+    to: '',
+  },
+  {
+    name: 'undo-under-another-key',
+    breaks: 'An undo that runs again has the same key.',
+    file: 'replay/undo.ts',
+    from: 'const ownKey = toHex(run.platform.derive(',
+    to: 'const ownKey = toHex(run.platform.derive(Math.random() + ',
+  },
+  {
+    name: 'undo-in-order',
+    breaks: 'The last effect is undone first.',
+    file: 'replay/undo.ts',
+    from: 'of [...run.record.begun()].reverse()',
+    to: 'of [...run.record.begun()]',
+  },
+  {
+    name: 'undo-without-alarm',
+    breaks: 'A call whose client is gone is undone when it expires.',
+    file: 'carry/undo.ts',
+    from: 'if (!current) await createAlarm(round, tasks, guard, lineage)',
+    to: '',
+  },
+  {
+    name: 'attempts-forgotten',
+    breaks: 'A failed attempt counts in every later run.',
+    file: 'replay/retry.ts',
+    from: 'continueDuring(run, run.persistAttempt?.(key, attempt, due))',
+    to: '',
+  },
+  {
+    name: 'approved-by-the-caller',
+    breaks: 'Nobody approves a call of their own.',
+    file: '../../approvals/src/people.ts',
+    from: 'return fold(caller.subject) === fold(identity.subject)',
+    to: 'return false',
+  },
+  {
+    name: 'quorum-ignored',
+    breaks: 'A request is approved by as many people as it needs.',
+    file: '../../approvals/src/request.ts',
+    from: 'return approvals >= request.quorum ?',
+    to: 'return approvals >= 1 ?',
+  },
+  {
+    name: 'permit-not-checked',
+    breaks: 'A call that has lost its permit begins no effect.',
+    file: 'carry/permit.ts',
+    from: 'if (!held || isLate) throw lostPermit(host)',
+    to: '',
+  },
+  {
+    name: 'permit-read-late',
+    breaks: 'A call that froze while it was told that it holds its permit begins no effect.',
+    file: 'carry/permit.ts',
+    from: 'if (!held || isLate) throw lostPermit(host)',
+    to: 'if (!held) throw lostPermit(host)',
+  },
+  {
+    name: 'permits-for-all',
+    breaks: 'No more calls run at once than the limit allows.',
+    file: 'store/permits.ts',
+    from: 'if (!isFull) return',
+    to: 'if (!isFull || limit > 0) return',
   },
 ]

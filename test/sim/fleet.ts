@@ -3,18 +3,20 @@
  * process boundary takes time, and is a place where the process may die or stand still.
  */
 
-import type { Context, EffectInfo, Server } from 'rondo'
+import type { Approvals } from '@rondo/approvals'
+import type { Context, EffectInfo, EffectOptions, Server } from 'rondo'
 import type { Store } from 'rondo/store'
 import type { About, Judge, Run, Sent } from './judge.ts'
 import type { CallPlan, Plan } from './plan.ts'
-import { execute, type Operations, type Question, type Work } from './program.ts'
+import { type Approval, execute, has, type Operations, type Question, type Work } from './program.ts'
 import type { Runtime } from './runtime.ts'
-import type { Process, World } from './world.ts'
+import { FAST_MS, hashText, type Process, SLOW_MS, type World } from './world.ts'
 
 export interface Instance {
   readonly process: Process
   readonly server: Server
   readonly release: 0 | 1
+  readonly approvals: Approvals | undefined
 }
 
 export interface Fleet {
@@ -31,43 +33,57 @@ export interface Fleet {
 
 export const REQUEST = 'sim/request'
 const ANSWER = { type: 'object', properties: { v: { type: 'string' } }, required: ['v'] } as const
-/** Calls of the store that only look whether there is anything to do: too many for a fault in each to say much. */
+/** Calls of the store that only look whether there is anything to do, and heartbeats: too many for a fault in each to say much. */
 const BORING = new Set([
-  'claim',
-  'nextDueMs',
-  'renew',
-  'stats',
-  'sweep',
-  'revisions',
-  'trim',
-  'epoch',
-  'ready',
+  'tasks.claim',
+  'tasks.nextDueMs',
+  'tasks.renew',
+  'tasks.revisions',
+  'tasks.stats',
+  'tasks.trim',
+  'once.epoch',
+  'once.renew',
 ])
 
-export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: Judge): Fleet {
+/**
+ * A flow that begins while the epoch cannot be read within two seconds belongs to none, and its effects with `once` are refused.
+ * That is right, but such a call says little about the rest.
+ */
+const EPOCH_MS = 900
+
+/** The groups that may approve contain the callers too. */
+const PEOPLE = ['alice', 'bob', 'carol', 'dave'] as const
+const APPROVALS_URL = 'http://127.0.0.1/approvals'
+/** How long a call may take. What a client leaves behind is undone after that. */
+const FLOW_MS = 20 * 60_000
+
+export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: Judge, store: Store): Fleet {
   const dice = world.dice('fleet')
   const requests = new Map<string, Sent>()
   const slots: Instance[] = []
   const keys = [runtime.generateKey('first'), runtime.generateKey('second')] as const
   const rings = [keys[0], keys.join(), [...keys].reverse().join()]
   const loaded = new Map<Process, number>()
-  const downstream = new Map<string, string>()
+  /** What effects have done, by key. An effect that comes after its undo does nothing. */
+  const downstream = new Map<string, { readonly value: string; undone: boolean }>()
+  const notices = new Set<string>()
+  const usesApprovals = plan.calls.some(({ releases }) =>
+    releases.some((program) => has(program, ({ op }) => op === 'approve')),
+  )
   const hooks = new Set<string>()
   let phase = 0
   let crossings = 0
+  let works = 0
   let made = 0
   let changes = 0
   let database = createProcess('store', 0)
   /** Called when the store crashes: each breaks a connection. */
   const connections = new Set<() => void>()
   let release: 0 | 1 = 0
-  const store = runtime.createMemoryStore({ now: () => world.now })
   const calls = new Map(plan.calls.map((call) => [call.id, call]))
 
-  const latency = (): number => {
-    const slow = fleet.faulty && dice.chance(plan.noise.slow)
-    return slow ? dice.int(100, 8_000) : dice.next() * 10
-  }
+  const latency = (slowest = SLOW_MS): number =>
+    fleet.faulty && dice.chance(plan.noise.slow) ? dice.int(100, slowest) : dice.next() * FAST_MS
 
   const start = (slot: number): void => {
     const name = `i${++made}`
@@ -82,18 +98,20 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       version: '1.0.0',
       instance: name,
       keys: {
-        refreshMs: 6_000,
+        refreshMs: 20_000,
         load() {
           loaded.set(process, phase)
           return runtime.parseKeys(rings[phase] ?? '')
         },
       },
       log: 'off',
-      limits: { maxRounds: 200, maxMoves: 50 },
+      limits: { maxRounds: 200, maxMoves: 50, flowTtlMs: FLOW_MS },
+      tasks: { ttlMs: FLOW_MS },
       store: connect(process),
-      authenticate: ({ headers }) => ({ subject: headers('x-caller') ?? 'nobody' }),
+      authenticate: ({ headers }) => ({ subject: headers('x-caller') ?? 'nobody', issuer: 'sim' }),
     })
-    const instance: Instance = { process, server, release }
+    const approvals = usesApprovals ? openApprovals(server) : undefined
+    const instance: Instance = { process, server, release, approvals }
     const running = release
     const handler = ({ call }: Record<string, unknown>, ctx: Context): Promise<string> =>
       handle(instance, calls.get(String(call)) ?? stranger(String(call)), ctx, running)
@@ -101,6 +119,11 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
     server.tool('single', { once: true }, handler)
     server.tool('task', { task: 'auto' }, handler)
     server.tool('leaving', {}, handler)
+    server.tool(
+      'alone',
+      { once: true, concurrency: { key: () => 'all', limit: 1, whileWaiting: 'release' } },
+      handler,
+    )
     slots[slot] = instance
     // An instance looks for tasks from its first request on, even one that it refuses.
     void server.fetch(new Request('http://127.0.0.1/mcp', { method: 'POST' }))
@@ -114,11 +137,14 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       world.schedule(dice.int(200, 6_000), undefined, () => slots[slot]?.process === process && start(slot))
   }
 
-  const crossing = (process: Process): void => {
+  const crossing = (process: Process, place: 'any' | 'work' = 'any'): void => {
     if (!fleet.faulty || !process.alive) return
     crossings++
+    if (place === 'work') works++
     for (const fault of plan.faults) {
-      if (!('crossing' in fault) || fault.crossing !== crossings) continue
+      if (!('crossing' in fault)) continue
+      if (fault.place === 'any' ? fault.crossing !== crossings : place === 'any' || fault.crossing !== works)
+        continue
       if (fault.kind === 'kill') kill(process)
       else process.frozenUntil = world.now + fault.ms
     }
@@ -126,10 +152,20 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
 
   /** The store as one process reaches it. */
   function connect(process: Process): Store {
-    const port = <P extends object>(methods: P): P => {
+    const port = <P extends object>(port: string, methods: P): P => {
       const wrap = ([name, method]: [string, unknown]): [string, unknown] => {
         if (typeof method !== 'function') return [name, method]
-        return [name, (...args: unknown[]) => cross(process, !BORING.has(name), () => method(...args))]
+        const full = `${port}.${name}`
+        return [
+          name,
+          (...args: unknown[]) =>
+            cross(
+              process,
+              !BORING.has(full),
+              () => method(...args),
+              full === 'once.epoch' ? EPOCH_MS : undefined,
+            ),
+        ]
       }
       return Object.fromEntries(Object.entries(methods).map(wrap)) as P
     }
@@ -138,19 +174,43 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         if (process.alive && !(fleet.faulty && dice.chance(plan.noise.lose)))
           world.schedule(latency(), process, () => listener(hint))
       })
+    // Messages between instances are an optimisation; here they poll.
+    const { tasks, bus: _, kind: __, ...others } = { ...store, permits: permitsFor(process) }
+    const ports = Object.entries(others).filter(([, member]) => typeof member === 'object')
     return {
       kind: 'memory',
-      tasks: { ...port(store.tasks), pollMs: 8_000, onHint },
-      once: port(store.once),
-      blobs: port(store.blobs),
+      ...(Object.fromEntries(
+        ports.map(([name, members]) => [name, port(name, members as object)]),
+      ) as typeof others),
+      tasks: { ...port('tasks', tasks), pollMs: 8_000, onHint },
       ready: () => cross(process, false, store.ready),
       sweep: (limit) => cross(process, false, () => store.sweep(limit)),
       close: async () => {},
     }
   }
 
+  /** The permits of the store, whose grants the judge sees in the order in which they are given. */
+  function permitsFor(process: Process): Store['permits'] {
+    const { permits } = store
+    return (
+      permits && {
+        ...permits,
+        async acquire(request) {
+          const given = await permits.acquire(request)
+          if (given.kind === 'held') judge.granted(request.holder, process)
+          return given
+        },
+      }
+    )
+  }
+
   /** Sends something out of the process and brings the outcome back. What was sent happens even if the process dies. */
-  function cross<T>(process: Process, counts: boolean, act: () => T | Promise<T>): Promise<T> {
+  function cross<T>(
+    process: Process,
+    counts: boolean,
+    act: () => T | Promise<T>,
+    slowest?: number,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       if (counts) crossing(process)
       if (!process.alive) return
@@ -158,14 +218,19 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       const fails = drawn < plan.noise.storeFails
       const isDone = !fails || drawn < plan.noise.storeFails / 2
       const back = (settle: () => void): void => {
-        world.schedule(latency(), process, () => {
+        world.schedule(latency(slowest), process, () => {
           if (counts) crossing(process)
           if (process.alive) settle()
         })
       }
-      const breaks = (): void => back(() => reject(new runtime.RondoError('STORE_UNAVAILABLE')))
+      const breaks = (): void => {
+        process.brokenAt = world.now
+        back(() => reject(new runtime.RondoError('STORE_UNAVAILABLE')))
+      }
       connections.add(breaks)
-      world.schedule(latency(), database, async () => {
+      // A real database finishes what it has begun, and only its connections break.
+      const owner = store.kind === 'memory' ? database : undefined
+      world.schedule(latency(slowest), owner, async () => {
         try {
           const value = isDone ? await act() : undefined
           if (fails) breaks()
@@ -192,7 +257,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
 
   /** Work that takes time and may be cut off at either end. */
   async function outside(process: Process, ms: number, act: () => string): Promise<string> {
-    crossing(process)
+    crossing(process, 'work')
     if (!process.alive) return new Promise(() => {})
     const value = await new Promise<string>((resolve) =>
       world.schedule(ms / 2, undefined, () => {
@@ -200,15 +265,16 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         world.schedule(ms / 2, process, () => resolve(done))
       }),
     )
-    crossing(process)
+    crossing(process, 'work')
     return process.alive ? value : new Promise(() => {})
   }
 
   async function handle(instance: Instance, call: CallPlan, ctx: Context, running: 0 | 1): Promise<string> {
     const { process } = instance
-    const run = judge.begin(call, ctx.flow, running, requests.get(String(ctx.meta[REQUEST])))
+    const run = judge.begin(call, ctx, running, requests.get(String(ctx.meta[REQUEST])))
     const digest = await execute(call.releases[running], operationsOf(process, run, ctx))
     judge.returned(run, digest)
+    if (digest.startsWith('!')) throw new runtime.ToolError(`${run.id} ${digest}`)
     return `${run.id} ${digest}`
   }
 
@@ -220,25 +286,54 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
     const work = (node: Work): Promise<unknown> => {
       const { op, key, ms } = node
       if (op === 'sleep') return ctx.sleep(key, ms)
-      if (op === 'step')
-        return ctx.step(key, () => {
-          judge.works(run, key, undefined, '', false)
-          return outside(process, ms, () => (node.fails ? '!failed' : `${key}:${dice.int(0, 1e9)}`)).then(
-            throwFailed,
-          )
+      about.set(key, { fails: node.fails > node.retries })
+      const { retries, fails, delayMs } = node
+      const retry = { times: retries, delay: delayMs, factor: 1 }
+      /** The world outside decides by the number of the attempt whether it fails. */
+      const attempted = async (attempt: number, act: () => string): Promise<string> => {
+        const value = await outside(process, ms, () => {
+          if (attempt > fails) return act()
+          // Some attempts fail after they did their work.
+          if (attempt % 2 === 0) act()
+          return '!failed'
         })
-      run.called.add(key)
-      const branch = JSON.stringify([...run.received].sort())
-      about.set(key, { branch })
-      const act = ({ key: effectKey }: EffectInfo): Promise<string> => {
-        judge.works(run, key, effectKey, branch, node.once)
-        return outside(process, ms, () => {
-          const value = downstream.get(effectKey) ?? `${key}:${dice.int(0, 1e9)}`
-          downstream.set(effectKey, value)
-          return value
-        }).finally(() => judge.worked(run, key, effectKey))
+        judge.attempted(run, key, attempt, value !== '!failed' || attempt > retries)
+        if (value === '!failed') throw new Error('failed')
+        return value
       }
-      return ctx.effect(key, act, { once: node.once })
+      if (op === 'step')
+        return ctx.step(
+          key,
+          ({ attempt }) => {
+            judge.works(run, key, attempt, undefined, '')
+            return attempted(attempt, () => `${key}:${dice.int(0, 1e9)}`)
+          },
+          { retry },
+        )
+      run.called.set(key, run.seen.length)
+      const branch = JSON.stringify([...run.received].sort())
+      about.set(key, { branch, fails: fails > retries })
+      const act = ({ key: effectKey, attempt }: EffectInfo): Promise<string> => {
+        judge.works(run, key, attempt, effectKey, branch, node)
+        return attempted(attempt, () => {
+          const done = downstream.get(effectKey) ?? { value: `${key}:${dice.int(0, 1e9)}`, undone: false }
+          downstream.set(effectKey, done)
+          if (!done.undone) judge.happened(effectKey)
+          return done.value
+        }).finally(() => judge.worked(run, effectKey))
+      }
+      const undo: EffectOptions<string>['undo'] = async (result, info) => {
+        const { effectKey, ran } = info
+        judge.undoes(run, key, info.key, effectKey, ran)
+        if (ran === 'yes' && result !== downstream.get(effectKey)?.value)
+          judge.fail(`undo result: ${run.id} undoes ${key} with ${result}`)
+        await outside(process, ms, () => {
+          downstream.set(effectKey, { value: downstream.get(effectKey)?.value ?? '', undone: true })
+          judge.undone(effectKey)
+          return ''
+        })
+      }
+      return ctx.effect(key, act, { once: node.once, retry, ...(node.undo && { undo }) })
     }
     return {
       async ask(node) {
@@ -252,6 +347,11 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         return read({ action: 'accept', content: await ctx.ask(node.key, question(node)).catch(declined) })
       },
       work: async (node) => String(await work(node)),
+      approve: (node) => askForApproval(ctx, about, node),
+      async undo() {
+        const { undone, failed } = await ctx.undo()
+        return [...undone, ...failed.map((name) => `not ${name}`)].join('+')
+      },
       async hook({ key }) {
         const { id, received } = await ctx.hook(key)
         announce(id)
@@ -273,6 +373,65 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       checkpoint: () => ctx.checkpoint(),
       saw: (seen) => judge.saw(run, seen, about.get(seen.key) ?? {}),
     }
+  }
+
+  async function askForApproval(ctx: Context, about: Map<string, About>, node: Approval): Promise<string> {
+    const { key, text, quorum } = node
+    about.set(key, { approval: { text, quorum } })
+    try {
+      const { by } = await ctx.approve(key, { from: 'ops', message: text, quorum, within: FLOW_MS / 2 })
+      return by.map(({ id }) => id).join('+')
+    } catch (error) {
+      throw new Error((error as Error).name)
+    }
+  }
+
+  function openApprovals(server: Server): Approvals {
+    const approvals = runtime.createApprovals({
+      url: APPROVALS_URL,
+      login: ({ headers }) => ({ issuer: 'sim', subject: headers.get('x-person') ?? '' }),
+      groups: () => PEOPLE,
+      pollMs: 4_000,
+      notify: [
+        function tell({ kind, messageId, id, message }) {
+          if (kind !== 'asked' || notices.has(messageId)) return
+          notices.add(messageId)
+          for (const person of PEOPLE)
+            world.schedule(dice.int(100, 30_000), undefined, () => void decide(person, id, message, 1))
+        },
+      ],
+    })
+    server.use(approvals)
+    return approvals
+  }
+
+  /** Somebody opens the page of a request and decides, again and again until there is a reply. The caller always approves. */
+  async function decide(person: string, id: string, text: string, tries: number): Promise<void> {
+    const { process, approvals } = fleet.balance()
+    const again = world.schedule(20_000, undefined, () => void decide(person, id, text, tries + 1))
+    if (tries > 20) return again()
+    const visit = (init: RequestInit): Promise<Response | undefined> =>
+      new Promise((resolve) => {
+        world.schedule(latency(), process, async () => {
+          crossing(process)
+          const headers = { 'x-person': person, origin: 'http://127.0.0.1' }
+          const response = await approvals?.fetch(
+            new Request(`${APPROVALS_URL}/r/${id}`, { ...init, headers }),
+          )
+          crossing(process)
+          if (process.alive) resolve(response)
+        })
+      })
+    const page = await (await visit({}))?.text()
+    const csrf = /name="csrf" value="([^"]+)"/.exec(page ?? '')?.[1]
+    const call = /Q\[(c\d+)\./.exec(text)?.[1] ?? ''
+    const approves = person === calls.get(call)?.principal || hashText(`${person} ${text}`) % 4 !== 0
+    if (csrf !== undefined) {
+      judge.votes(text, person, approves)
+      const form = new URLSearchParams({ csrf, decision: approves ? 'approve' : 'deny', note: '' })
+      if (((await visit({ method: 'POST', body: form }))?.status ?? 500) >= 500) return
+    }
+    again()
   }
 
   /** Delivers an event to a hook from outside, twice with different content; the hook keeps the first. */
@@ -338,7 +497,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
 }
 
 function createProcess(name: string, skewMs: number): Process {
-  return { name, skewMs, alive: true, frozenUntil: 0 }
+  return { name, skewMs, alive: true, frozenUntil: 0, brokenAt: 0 }
 }
 
 /** A call that no client makes: its arguments belong to none. */
@@ -351,10 +510,6 @@ function stranger(id: string): CallPlan {
     startMs: 0,
     releases: [[], []],
     habits: new Set(),
+    undoes: false,
   }
-}
-
-function throwFailed(value: string): string {
-  if (value.startsWith('!')) throw new Error(value.slice(1))
-  return value
 }

@@ -9,12 +9,17 @@
  * judge 5: No new effect runs while the run has not reached one that is recorded.
  * judge 6: Of all requests with one state of a single-use tool one is processed, and its repetitions get the same reply.
  * judge 7: A state is of no use with other arguments, for another caller, or after the store's epoch has ended.
- * judge 8: The result of a call is that of an uninterrupted run, and every call ends.
+ * judge 8: A failed attempt that was recorded counts: the next one has the next number, and after the last one the work has failed.
+ * judge 9: What can be undone of a call that ended without success is undone in the end, under one key, the last effect first.
+ *          Nothing of a call that ended well is undone.
+ * judge 10: A request for approval is approved by as many people as it needs, who have said so, and never by the caller.
+ * judge 11: Of calls that run one at a time, a run begins an effect only on the last grant that the store has given.
+ * judge 12: The result of a call is that of an uninterrupted run, and every call ends.
  */
 
 import type { CallPlan, Plan } from './plan.ts'
-import { type AskKind, type Program, rerun, type Seen } from './program.ts'
-import { hashText, type Process, type World } from './world.ts'
+import { type AskKind, commonKeys, type Program, rerun, type Seen } from './program.ts'
+import { FAST_MS, hashText, type Process, SLOW_MS, type World } from './world.ts'
 
 /** One request as its client sends it. Copies of it and retries with the same content are other requests. */
 export interface Sent {
@@ -33,6 +38,7 @@ interface Result extends Seen {
   readonly at: number
   readonly release: number
   readonly effect: boolean
+  readonly effectKey?: string
   readonly text?: string
 }
 
@@ -48,18 +54,26 @@ export interface Run {
   readonly id: string
   readonly call: CallPlan
   readonly flow: string
+  /** Of a task: the round in which it began. A process that stood still may begin another one from an earlier round. */
+  readonly round: number
   readonly release: number
   readonly process: Process
   readonly at: number
+  /** The number of the grant on which it runs; -1 without one. */
+  readonly grant: number
   /** Absent in a task. */
   readonly request: Sent | undefined
   /** The run that sealed the state of the request. */
   readonly parent: Run | undefined
+  /** All runs before it are known, back to the first. */
+  readonly whole: boolean
   readonly seen: Result[]
-  /** Effects that the handler has called. */
-  readonly called: Set<string>
+  /** Effects that the handler has called, with the number of results that it had seen. */
+  readonly called: Map<string, number>
   /** Work that ended before the reply left. */
   readonly done: Set<string>
+  /** Recorded attempts that failed, by key. */
+  readonly failed: Map<string, number>
   /** The answers that the handler has received, by key. */
   readonly received: Map<string, string>
   digest?: string
@@ -73,6 +87,19 @@ export interface About {
   readonly text?: string
   /** Of an effect: the answers that the handler had when it called the effect. */
   readonly branch?: string
+  /** Of work: whether all of its attempts fail. */
+  readonly fails?: boolean
+  readonly approval?: { readonly text: string; readonly quorum: number }
+}
+
+/** An effect that can be undone, as the world outside sees it. */
+interface Undoable {
+  readonly call: CallPlan
+  readonly key: string
+  /** The effects whose outcome the handler had seen when it called this one. */
+  readonly after: ReadonlySet<string | undefined>
+  happened: boolean
+  undone: boolean
 }
 
 export interface Judge {
@@ -80,12 +107,33 @@ export interface Judge {
   readonly problems: string[]
   /** What was checked, by name: a judge that saw nothing proves nothing. */
   readonly checks: Map<string, number>
-  begin(call: CallPlan, flow: string, release: number, request: Sent | undefined): Run
+  begin(call: CallPlan, place: Pick<Run, 'flow' | 'round'>, release: number, request: Sent | undefined): Run
+  /** The store gives a permit to a flow that runs in this process. A grant ends all grants before it. */
+  granted(flow: string, process: Process): void
   saw(run: Run, seen: Seen, about: About): void
   /** An operation begins outside: a step, or an effect with its key. */
-  works(run: Run, key: string, effectKey: string | undefined, branch: string, once: boolean): void
-  /** A step or an effect has ended. */
-  worked(run: Run, key: string, effectKey?: string): void
+  works(
+    run: Run,
+    key: string,
+    attempt: number,
+    effectKey: string | undefined,
+    branch: string,
+    options?: { readonly once: boolean; readonly undo: boolean },
+  ): void
+  /** An attempt of a step or an effect has ended. `final`: there is no other. */
+  attempted(run: Run, key: string, attempt: number, final: boolean): void
+  /** An effect has ended. */
+  worked(run: Run, effectKey: string): void
+  /** An effect has changed the world outside. */
+  happened(effectKey: string): void
+  /** An undo function begins. `ran`: whether the runtime knows that the effect has run. */
+  undoes(run: Run, key: string, undoKey: string, effectKey: string, ran: 'yes' | 'maybe'): void
+  undone(effectKey: string): void
+  votes(text: string, person: string, approves: boolean): void
+  /** The client of this call is gone, or has cancelled it. */
+  left(call: CallPlan): void
+  /** False while something is left that has to be undone. */
+  settled(): boolean
   returned(run: Run, digest: string): void
   replied(sent: Sent, message: Message): void
   restored(): void
@@ -95,6 +143,8 @@ export interface Judge {
   acknowledged(call: CallPlan, branch: string, key: string, text: string, value: string): void
   /** A client is asked. `since`: the acknowledgements it had when it sent the request. */
   asked(call: CallPlan, branch: string, key: string, text: string, since: number): void
+  /** The schedule is over. */
+  close(): void
   fail(problem: string): void
 }
 
@@ -110,6 +160,11 @@ export function answerTo(call: string, branch: string, text: string, kind: 'bool
   return drawn % 9 === 0 ? 'decline' : `${call}/${hashText(text).toString(36)}/${branch}`
 }
 
+/** A failed attempt is recorded within this time, or never. */
+const RECORDED_MS = 60_000
+/** How a call ends that a new release cannot continue, and one whose state counts no more. */
+const CHANGED = 'This tool changed while the call was open. Start the call again'
+const REFUSED = 'Invalid or expired requestState'
 /** No lease and no hold of a process that stood still this long ago can be left. */
 const STALE_MS = 120_000
 
@@ -118,7 +173,7 @@ export function createJudge(world: World, plan: Plan): Judge {
   const checks = new Map<string, number>()
   const sealed = new Map<string, Run>()
   const runs = new Map<string, Run[]>()
-  /** Results that tasks have recorded, by flow. */
+  /** Results that tasks have recorded. */
   const recorded = new Map<string, Journal>()
   const keys = new Map<string, string>()
   const effects = new Map<string, string>()
@@ -126,10 +181,26 @@ export function createJudge(world: World, plan: Plan): Judge {
   const replies = new Map<string, { answers: string; reply: string }>()
   const acknowledgements = new Map<string, { value: string; number: number }>()
   const texts = new Map<string, Set<string>>()
-  const unreliable = plan.noise.storeFails > 0 || plan.faults.some(({ kind }) => kind === 'crash')
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
+  const undoables = new Map<string, Undoable>()
+  /** The key of each undo, by that of its effect. */
+  const undoKeys = new Map<string, string>()
+  const endings = new Map<string, 'well' | 'without success'>()
+  /** The effects that a call which ended well has kept. */
+  const kept = new Set<string>()
+  /** The effects that a program has undone before it ended well. */
+  const given = new Set<Undoable>()
+  const votes = new Map<string, Map<string, boolean>>()
+  const grants: { readonly flow: string; readonly process: Process; readonly at: number }[] = []
+  const changes = plan.faults.some(({ kind }) => kind === 'deploy')
+  /** By call: what both of its releases have in common, from the beginning on. */
+  const common = new Map(plan.calls.map(({ id, releases }) => [id, commonKeys(...releases)]))
+  /** Longer than a reply of the store may take. */
+  const replyMs = (plan.noise.slow > 0 ? SLOW_MS : FAST_MS) + 1
+  const failures = new Map<string, { readonly at: number; readonly process: Process }>()
+  const counts = ({ tool, undoes }: CallPlan): boolean => tool === 'single' || tool === 'alone' || undoes
 
   const fail = (problem: string): void => {
     if (problems.length < 20) problems.push(`${problem} (${((world.now % 86_400_000) / 1000).toFixed(3)} s)`)
@@ -138,11 +209,15 @@ export function createJudge(world: World, plan: Plan): Judge {
     checks.set(name, (checks.get(name) ?? 0) + 1)
     if (!holds) fail(`${name}: ${problem()}`)
   }
-  /** The process may act on what is no longer true: it stood still, or a fault of the store cost it a lease. */
-  const mayBeStale = (process: Process): boolean => unreliable || world.now - process.frozenUntil < STALE_MS
-  const journalOf = (flow: string): Journal => {
-    const known: Journal = recorded.get(flow) ?? { results: new Map(), order: [], release: undefined }
-    recorded.set(flow, known)
+  /** At this time it held what it believed to hold, and nothing has happened to it since. */
+  const isWell = ({ alive, frozenUntil, brokenAt }: Process, at: number): boolean =>
+    alive && at - Math.max(frozenUntil, brokenAt) >= STALE_MS
+  /** It may act on what is no longer true: it stood still, or a fault of the store cost it a lease. */
+  const mayBeStale = (process: Process): boolean => !isWell(process, world.now)
+  const journalOf = ({ flow, round }: Run): Journal => {
+    const name = `${flow} ${round}`
+    const known: Journal = recorded.get(name) ?? { results: new Map(), order: [], release: undefined }
+    recorded.set(name, known)
     return known
   }
   const usesOnce = (program: Program): boolean => JSON.stringify(program).includes('"once":true')
@@ -151,16 +226,19 @@ export function createJudge(world: World, plan: Plan): Judge {
     problems,
     checks,
     fail,
-    begin(call, flow, release, request) {
+    begin(call, { flow, round }, release, request) {
       const process = world.current as Process
       const id = `${call.id}#${(runs.get(call.id) ?? []).length}`
       const parent = request?.state === undefined ? undefined : sealed.get(request.state)
       const run: Run = {
-        ...{ id, call, flow, release, process, request, parent },
+        ...{ id, call, flow, round, release, process, request, parent },
         at: world.now,
+        grant: grants.findLastIndex((one) => one.flow === flow && one.process === process),
+        whole: request !== undefined && (request.state === undefined || parent?.whole === true),
         seen: [],
-        called: new Set(),
+        called: new Map(),
         done: new Set(),
+        failed: new Map(parent?.failed),
         received: new Map(),
         replied: false,
       }
@@ -171,8 +249,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (request?.state === undefined || call.tool !== 'single') return run
       const { state } = request
       const other = before.find(
-        (one) =>
-          one.request?.state === state && !one.replied && one.process.alive && !mayBeStale(one.process),
+        (one) => one.request?.state === state && !one.replied && isWell(one.process, world.now),
       )
       check('held', other === undefined, () => `${run.id} runs while ${other?.id} processes the same state`)
       check(
@@ -182,20 +259,29 @@ export function createJudge(world: World, plan: Plan): Judge {
       )
       return run
     },
-    saw(run, { key, value, derived = false }, { kind, text, branch }) {
+    granted(flow, process) {
+      grants.push({ flow, process, at: world.now })
+    },
+    saw(run, { key, value, derived = false }, about) {
+      const { kind, text, branch } = about
+      const effectKey = branch === undefined ? undefined : keys.get(`${run.call.id} ${key} ${branch}`)
       const result: Result = {
         key,
         value,
+        effectKey,
         text,
         effect: branch !== undefined,
         release: run.release,
         at: world.now,
       }
-      const slot = once.get(keys.get(`${run.call.id} ${key} ${branch}`) ?? '')
+      const slot = once.get(effectKey ?? '')
       if (slot) slot.seen = true
       const place = run.seen.length
       run.seen.push(result)
       if (text !== undefined && !key.endsWith('.peek')) judgeAnswer(run, key, value, kind, text)
+      if (about.approval) judgeApproval(run, value, about.approval)
+      if (about.fails !== undefined)
+        check('retried', about.fails === (value === '!failed'), () => `${run.id} sees ${key}=${value}`)
       const isSame = (one: Result): boolean => one.text === text && (!derived || one.release === run.release)
       const before = run.parent?.seen ?? []
       if (run.request) {
@@ -215,10 +301,13 @@ export function createJudge(world: World, plan: Plan): Judge {
           )
         return
       }
-      const journal = journalOf(run.flow)
+      const journal = journalOf(run)
       // Another release may ask in another order: from then on only recorded values are compared.
       if (journal.release !== run.release) journal.release = journal.release === undefined ? run.release : -1
-      const isMixed = journal.release === -1
+      // An alarm runs on a record to which several processes have added what they knew, in their order: the values are the same,
+      // and what follows from the order is not.
+      const isAlarm = run.call.undoes && endings.get(run.call.id) === 'without success'
+      const isMixed = journal.release === -1 || isAlarm
       const known = journal.results.get(key)
       if (known && isSame(known) && !(derived && isMixed))
         check('recorded', known.value === value, () => `${run.id} sees ${key}=${value} after ${known.value}`)
@@ -233,13 +322,15 @@ export function createJudge(world: World, plan: Plan): Judge {
           () => `${run.id} sees ${key} where ${expected.key} was seen before`,
         )
     },
-    works(run, key, effectKey, branch, isOnce) {
+    works(run, key, attempt, effectKey, branch, { once: isOnce, undo } = { once: false, undo: false }) {
       const stale = mayBeStale(run.process)
-      const past = run.request ? (run.parent?.seen ?? []) : [...journalOf(run.flow).results.values()]
+      judgeAttempt(run, key, attempt)
+      const past = run.request ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
       const known = past.filter(({ at }) => run.request || (at < run.at && !stale))
       const again = known.some((one) => one.key === key) || run.parent?.done.has(key)
       check('acknowledged', !again, () => `${run.id} runs ${key} again, whose result was recorded`)
       if (effectKey === undefined) return
+      judgeAlone(run, key)
       const skipped = known.find((one) => one.effect && !run.called.has(one.key))
       check('diverged', !skipped, () => `${run.id} begins ${key} although it has not reached ${skipped?.key}`)
       const anchored = run.request === undefined || run.request.state !== undefined
@@ -247,6 +338,14 @@ export function createJudge(world: World, plan: Plan): Judge {
       const logical = `${run.call.id} ${key} ${branch}`
       const keyBefore = keys.get(logical) ?? effectKey
       keys.set(logical, effectKey)
+      if (undo && !undoables.has(effectKey))
+        undoables.set(effectKey, {
+          call: run.call,
+          key,
+          after: new Set(run.seen.slice(0, run.called.get(key)).map((one) => one.effectKey)),
+          happened: false,
+          undone: false,
+        })
       check(
         'same key',
         keyBefore === effectKey,
@@ -262,14 +361,54 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (!isOnce) return
       const slot = once.get(effectKey) ?? { running: new Set(), seen: false }
       once.set(effectKey, slot)
-      check('once', !slot.seen || stale, () => `${run.id} runs ${key} again, whose result was stored`)
-      const other = [...slot.running].find((one) => one.process.alive && !mayBeStale(one.process))
+      check('once', !slot.seen, () => `${run.id} runs ${key} again, whose result was stored`)
+      // Who stands still in the middle of an effect loses its slot, and cannot be stopped any more.
+      const other = [...slot.running].find((one) => isWell(one.process, world.now))
       check('once', !other, () => `${run.id} runs ${key} while ${other?.id} does`)
       slot.running.add(run)
     },
-    worked(run, key, effectKey = '') {
-      if (!run.replied) run.done.add(key)
+    attempted(run, key, attempt, final) {
+      if (run.replied) return
+      if (final) return void run.done.add(key)
+      run.failed.set(key, attempt)
+      failures.set(`${run.flow} ${run.round} ${key} ${attempt}`, { at: world.now, process: run.process })
+    },
+    worked(run, effectKey) {
       once.get(effectKey)?.running.delete(run)
+    },
+    happened(effectKey) {
+      const one = undoables.get(effectKey)
+      if (one) one.happened = true
+    },
+    undoes(run, key, undoKey, effectKey, ran) {
+      const one = undoables.get(effectKey)
+      const before = undoKeys.get(effectKey) ?? undoKey
+      undoKeys.set(effectKey, undoKey)
+      check('undo key', undoKey === before, () => `${run.id} undoes ${key} under ${undoKey} after ${before}`)
+      // A process that dies between the intent and the effect leaves an undo of something that never began.
+      check(
+        'undo began',
+        one !== undefined || ran === 'maybe',
+        () => `${run.id} undoes ${key}, which never began`,
+      )
+      check('undo kept', !kept.has(effectKey), () => `${run.id} undoes ${key} of a call that ended well`)
+      const later = [...undoables.values()].find(
+        (other) => other.after.has(effectKey) && isLeft(other) && isReached(other),
+      )
+      check('undo order', !later, () => `${run.id} undoes ${key} before ${later?.key}`)
+    },
+    undone(effectKey) {
+      const one = undoables.get(effectKey)
+      if (one) one.undone = true
+    },
+    votes(text, person, approves) {
+      votes.set(text, (votes.get(text) ?? new Map()).set(person, approves))
+    },
+    left(call) {
+      if (!endings.has(call.id)) endings.set(call.id, 'without success')
+    },
+    settled() {
+      return leftovers().length === 0
     },
     returned(run, digest) {
       run.digest = digest
@@ -284,7 +423,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         sealedAt.set(token, world.now)
         // A second run of the same state may have lost to the first, whose reply this is.
         const alone = (runs.get(call.id) ?? []).filter((run) => run.request?.state === state).length === 1
-        if (own && (call.tool !== 'single' || alone)) sealed.set(token, own)
+        if (own && (!counts(call) || state === undefined || alone)) sealed.set(token, own)
       }
       if (call.tool !== 'single' || state === undefined || message.error) return
       const reply = JSON.stringify(message.result)
@@ -302,20 +441,24 @@ export function createJudge(world: World, plan: Plan): Judge {
       restoredAt = Math.min(restoredAt, world.now)
     },
     async ended({ call, branch }, { result, error }) {
-      const changed = plan.faults.some(({ kind }) => kind === 'deploy')
-      const restored = restoredAt <= world.now && (call.tool === 'single' || call.releases.some(usesOnce))
+      const restored = restoredAt <= world.now && (counts(call) || call.releases.some(usesOnce))
       const refusedFork = call.tool === 'single' && call.habits.has('fork')
-      if (error || result?.isError) {
+      const [block] = (result?.content ?? []) as readonly { readonly text?: string }[]
+      const isStopped = / ![0-9a-f]+$/.test(block?.text ?? '')
+      endings.set(call.id, error || result?.isError ? 'without success' : 'well')
+      if (error || (result?.isError && !isStopped)) {
         const why = error?.message ?? JSON.stringify(result?.content)
         // A task fails after five turns in a row that died with nothing recorded.
         const deaths = plan.faults.filter(
           ({ kind }) => kind === 'kill' || kind === 'freeze' || kind === 'crash',
         ).length
         if (why === 'The task could not be finished' && deaths >= 5) return
-        check('ends well', changed || restored || refusedFork, () => `${call.id}${branch} ends with ${why}`)
+        // The reply of a run that was stopped is lost, its effects are undone, and the same request again takes another course.
+        const isUndone = call.undoes && (runs.get(call.id) ?? []).some((run) => run.digest?.startsWith('!'))
+        const isRight = why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone)
+        check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
         return
       }
-      const [block] = (result?.content ?? []) as readonly { readonly text?: string }[]
       const [id, digest] = String(block?.text).split(' ')
       const run = (runs.get(call.id) ?? []).find((one) => one.id === id)
       check(
@@ -324,8 +467,13 @@ export function createJudge(world: World, plan: Plan): Judge {
         () => `${call.id} ends with ${block?.text}, not with ${run?.digest}`,
       )
       if (!run) return
+      if (!isStopped) keep(run)
       const { digest: plain, problem } = await rerun(run.call.releases[run.release as 0 | 1], run.seen)
       check('result', plain === digest, () => `${run.id} ends with ${digest}: ${problem ?? plain}`)
+    },
+    close() {
+      const [first] = leftovers()
+      if (undoables.size > 0) check('undone', !first, () => `${first?.call.id} leaves ${first?.key} behind`)
     },
     acknowledged(call, branch, key, text, value) {
       const name = `${call.id} ${branch} ${key} ${text}`
@@ -340,6 +488,80 @@ export function createJudge(world: World, plan: Plan): Judge {
       const again = given !== undefined && given.number <= since
       check('asked once', !again, () => `${call.id}${branch} is asked ${key} again after ${given?.value}`)
     },
+  }
+
+  /** After an attempt whose failure was recorded comes the next one. */
+  function judgeAttempt(run: Run, key: string, attempt: number): void {
+    const before = failures.get(`${run.flow} ${run.round} ${key} ${attempt}`)
+    if (run.whole || run.failed.has(key)) {
+      const next = (run.failed.get(key) ?? 0) + 1
+      check('attempt', attempt === next, () => `${run.id} runs attempt ${attempt} of ${key}, not ${next}`)
+    }
+    if (run.request || !before) return
+    // The failure was recorded by now if its process has been well since; if not, it does not count.
+    const isRecorded = run.at - before.at > RECORDED_MS && isWell(before.process, before.at)
+    check('attempt', !isRecorded, () => `${run.id} runs attempt ${attempt} of ${key} again`)
+  }
+
+  function judgeAlone(run: Run, key: string): void {
+    if (run.call.tool !== 'alone') return
+    const { flow, grant, process } = run
+    const later = grants.slice(grant + 1).find((one) => {
+      // The effect was admitted while the reply of the store was on its way to a process that, for its own call, may have frozen.
+      const arrived = Math.max(one.at, one.flow === flow ? process.frozenUntil : 0)
+      return world.now - arrived > replyMs
+    })
+    const holds = grant >= 0 && !later
+    check('alone', holds, () => `${run.id} begins ${key} after ${later?.flow ?? 'no grant'} got the permit`)
+  }
+
+  function judgeApproval(run: Run, value: string, { text, quorum }: NonNullable<About['approval']>): void {
+    const cast = votes.get(text) ?? new Map<string, boolean>()
+    if (value === '!ApprovalDenied') {
+      const denied = [...cast].some(([person, approves]) => !approves && person !== run.call.principal)
+      return check('approval', denied, () => `${run.id} was denied ${text}, and nobody did`)
+    }
+    if (value.startsWith('!')) return check('approval', false, () => `${run.id} got ${value} for ${text}`)
+    const people = new Set(value.split('+'))
+    const fits = people.size >= quorum && [...people].every((person) => cast.get(person) === true)
+    check('approval', fits, () => `${run.id} was approved by ${value}; the votes are ${[...cast]}`)
+    check('approval', !people.has(run.call.principal), () => `${run.id} was approved by its caller`)
+  }
+
+  function isLeft({ happened, undone }: Undoable): boolean {
+    return happened && !undone
+  }
+
+  /** The effects of a run that ended well are there to stay, or were undone by the program. */
+  function keep(run: Run): void {
+    const program = run.call.releases[run.release as 0 | 1]
+    const undoes = program.some(({ op }) => op === 'undo')
+    for (const { key, effectKey = '' } of run.seen) {
+      const one = undoables.get(effectKey)
+      if (!one) continue
+      if (undoes) given.add(one)
+      else {
+        kept.add(effectKey)
+        check('undo kept', !one.undone, () => `${run.id} ended well, and ${key} was undone`)
+      }
+    }
+  }
+
+  /** Every release gets to this effect with the same results: a new one may have lost the function that undoes another. */
+  function isReached({ call, key }: Undoable): boolean {
+    return !changes || common.get(call.id)?.has(key) === true
+  }
+
+  /** Effects that have to be undone and are not. */
+  function leftovers(): Undoable[] {
+    return [...undoables.values()].filter((one) => {
+      const { call } = one
+      if (!isReached(one)) return false
+      if (given.has(one)) return isLeft(one)
+      if (endings.get(call.id) !== 'without success' || !isLeft(one)) return false
+      // A task whose client is gone may have ended well.
+      return !(runs.get(call.id) ?? []).some(({ digest }) => digest !== undefined && !digest.startsWith('!'))
+    })
   }
 
   function judgeAnswer(run: Run, key: string, value: string, kind: AskKind | undefined, text: string): void {

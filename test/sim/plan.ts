@@ -3,10 +3,10 @@
  * can be made without some of these: that is how a failing schedule shrinks.
  */
 
-import { type Abilities, edit, flatten, generateProgram, nextRelease, type Program } from './program.ts'
+import { type Abilities, edit, flatten, generateProgram, has, nextRelease, type Program } from './program.ts'
 import { createDice } from './world.ts'
 
-export type Tool = 'plain' | 'single' | 'task' | 'leaving'
+export type Tool = 'plain' | 'single' | 'task' | 'leaving' | 'alone'
 
 /** Things that a client does beyond calling: none of them may do harm. */
 export type Habit =
@@ -17,6 +17,10 @@ export type Habit =
   | 'answer-again'
   | 'partial'
   | 'misfit'
+  /** Goes away in the middle of a call. */
+  | 'leave'
+  /** Cancels its task. */
+  | 'cancel'
 
 export interface CallPlan {
   readonly id: string
@@ -27,13 +31,21 @@ export interface CallPlan {
   readonly startMs: number
   readonly releases: readonly [Program, Program]
   readonly habits: ReadonlySet<Habit>
+  /** Effects of its program can be undone, so that each of its states counts once. */
+  readonly undoes: boolean
+}
+
+/** The nth crossing of a process boundary, or the nth beginning or end of work outside. */
+interface Place {
+  readonly crossing: number
+  readonly place: 'any' | 'work'
 }
 
 export type Fault =
-  /** The process that makes the nth crossing of its boundary dies there. */
-  | { readonly id: string; readonly kind: 'kill'; readonly crossing: number }
+  /** The process that gets there dies there. */
+  | ({ readonly id: string; readonly kind: 'kill' } & Place)
   /** It stands still for a while, and goes on as if nothing had happened. */
-  | { readonly id: string; readonly kind: 'freeze'; readonly crossing: number; readonly ms: number }
+  | ({ readonly id: string; readonly kind: 'freeze'; readonly ms: number } & Place)
   /** The store crashes after the nth change: what it has acknowledged must be there when it is back. */
   | { readonly id: string; readonly kind: 'crash'; readonly change: number }
   /** All instances are replaced, one after the other, by another release. */
@@ -80,13 +92,13 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
     storeFails: noisy('store-fails', 0.02),
     skew: noisy('skew', 120_000),
   }
-  const faults = generateFaults(seed)
   const instances = dice.int(1, 3)
   // Some schedules have calls of one kind only, so that its faults meet often.
-  const tool = dice.pick([undefined, undefined, 'single', 'task'] as const)
+  const tool = dice.pick([undefined, undefined, undefined, 'single', 'task', 'alone'] as const)
   const calls = Array.from({ length: dice.int(1, 3) }, (_, index) =>
     planCall(seed, `c${index}`, without, tool),
   )
+  const faults = generateFaults(seed, tool === 'alone')
   return {
     seed,
     instances,
@@ -96,20 +108,26 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
   }
 }
 
-function generateFaults(seed: number): Fault[] {
+/** `freezes`: a process stands still for so long that others replace it. */
+function generateFaults(seed: number, freezes: boolean): Fault[] {
   const dice = createDice(`${seed} faults`)
   const faults: Fault[] = []
   const some = (count: number, add: (n: number) => Fault): void => {
     for (let n = 0; n < count; n++) faults.push(add(n))
   }
   const crossing = (): number => dice.int(1, dice.pick([20, 60, 120]))
-  some(dice.chance(0.6) ? dice.int(1, 3) : 0, (n) => ({ id: `kill${n}`, kind: 'kill', crossing: crossing() }))
+  const anywhere = (): Place => ({ crossing: crossing(), place: 'any' })
+  /** Between the beginning of work and its record. */
+  const atWork = (): Place => ({ crossing: dice.int(1, dice.pick([4, 12])), place: 'work' })
+  some(dice.chance(0.6) ? dice.int(1, 3) : 0, (n) => ({ id: `kill${n}`, kind: 'kill', ...anywhere() }))
+  some(dice.chance(0.3) ? 1 : 0, (n) => ({ id: `cut${n}`, kind: 'kill', ...atWork() }))
   some(dice.chance(0.45) ? dice.int(1, 2) : 0, (n) => ({
     id: `freeze${n}`,
     kind: 'freeze',
-    crossing: crossing(),
+    ...anywhere(),
     ms: dice.chance(0.5) ? dice.int(5_000, 30_000) : dice.int(40_000, 90_000),
   }))
+  if (freezes) faults.push({ id: 'thaw', kind: 'freeze', ms: dice.int(40_000, 90_000), ...atWork() })
   some(dice.chance(0.3) ? 1 : 0, (n) => ({ id: `crash${n}`, kind: 'crash', change: crossing() }))
   if (dice.chance(0.35)) {
     const atMs = dice.int(100, 30_000)
@@ -125,14 +143,17 @@ function generateFaults(seed: number): Fault[] {
 function planCall(seed: number, id: string, without: ReadonlySet<string>, only?: Tool): CallPlan {
   const dice = createDice(`${seed} ${id}`)
   const tool = only ?? dice.pick(['plain', 'plain', 'single', 'task', 'task', 'leaving'] as const)
-  const follows = tool === 'task' || tool === 'leaving'
-  const abilities: Abilities = { tasks: follows, store: true }
+  const follows = tool === 'task' || tool === 'leaving' || tool === 'alone'
+  const tasks = tool === 'task' || tool === 'leaving'
+  const abilities: Abilities = { tasks, store: true, undo: tool !== 'alone' && dice.chance(0.35) }
   const made = generateProgram(dice, `${id}.`, abilities)
   const leaving: Program = [...made.slice(0, 1), { op: 'background', key: `${id}.b` }, ...made.slice(1)]
   const first = tool === 'leaving' ? leaving : made
   const second = nextRelease(dice, first, `${id}.`)
   const trim = (program: Program): Program => edit(program, (node) => (without.has(node.key) ? [] : [node]))
-  const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && follows))
+  const undoes = [first, second].some((program) => has(program, (node) => node.op === 'effect' && node.undo))
+  const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && (follows || undoes)))
+  if (undoes && dice.chance(0.4)) habits.push(tasks && dice.chance(0.5) ? 'cancel' : 'leave')
   return {
     id,
     tool,
@@ -141,6 +162,7 @@ function planCall(seed: number, id: string, without: ReadonlySet<string>, only?:
     startMs: dice.int(0, 3_000),
     releases: [trim(first), trim(second)],
     habits: new Set(habits.filter((habit) => !without.has(`${id}:${habit}`))),
+    undoes,
   }
 }
 

@@ -8,11 +8,27 @@ import { hashText } from './world.ts'
 
 export type AskKind = 'ask' | 'elicit' | 'confirm'
 
+/** The first `fails` attempts fail; after a failure there are up to `retries` more. */
+interface Attempts {
+  readonly fails: number
+  readonly retries: number
+  readonly delayMs: number
+}
+
 export type Node =
   | { readonly op: 'ask'; readonly key: string; readonly kind: AskKind; readonly text: string }
-  | { readonly op: 'step'; readonly key: string; readonly ms: number; readonly fails: boolean }
-  | { readonly op: 'effect'; readonly key: string; readonly ms: number; readonly once: boolean }
+  | (Attempts & { readonly op: 'step'; readonly key: string; readonly ms: number })
+  | (Attempts & {
+      readonly op: 'effect'
+      readonly key: string
+      readonly ms: number
+      readonly once: boolean
+      readonly undo: boolean
+    })
   | { readonly op: 'sleep'; readonly key: string; readonly ms: number }
+  | { readonly op: 'approve'; readonly key: string; readonly text: string; readonly quorum: number }
+  /** `undo` undoes what ran so far; `stop` ends the call without success. */
+  | { readonly op: 'undo' | 'stop'; readonly key: string }
   | { readonly op: 'hook'; readonly key: string }
   | {
       readonly op: 'offer'
@@ -26,7 +42,8 @@ export type Node =
   | { readonly op: 'if'; readonly key: string; readonly even: Program; readonly odd: Program }
 
 export type Program = readonly Node[]
-export type Question = Extract<Node, { readonly text: string }>
+export type Question = Extract<Node, { readonly op: 'ask' | 'offer' }>
+export type Approval = Extract<Node, { readonly op: 'approve' }>
 export type Work = Extract<Node, { readonly ms: number }>
 
 /** A result that reached the handler: the operation, and its outcome as text. An outcome that begins with `!` was thrown. */
@@ -41,6 +58,8 @@ export interface Seen {
 export interface Operations {
   ask(node: Question): Promise<string>
   work(node: Work): Promise<string>
+  approve(node: Approval): Promise<string>
+  undo(node: Node): Promise<string>
   hook(node: Node): Promise<{ readonly id: string; received(): Promise<string> }>
   offer(node: Question): { peek(): string; answer(): Promise<string>; withdraw(): void }
   fixed(node: Node): string
@@ -50,7 +69,10 @@ export interface Operations {
   saw(seen: Seen): void
 }
 
-/** Runs a program, and returns a digest of everything it saw on its way. */
+/** Thrown by `stop`. */
+const STOPPED = Symbol('stopped')
+
+/** Runs a program, and returns a digest of everything it saw on its way. It begins with `!` if the program was stopped. */
 export async function execute(program: Program, operations: Operations): Promise<string> {
   const trail: string[] = []
   const saw = (key: string, value: string, derived = false): string => {
@@ -74,6 +96,12 @@ export async function execute(program: Program, operations: Operations): Promise
       case 'effect':
       case 'sleep':
         return saw(node.key, await outcome(operations.work(node)))
+      case 'approve':
+        return saw(node.key, await outcome(operations.approve(node)))
+      case 'undo':
+        return saw(node.key, await outcome(operations.undo(node)))
+      case 'stop':
+        throw STOPPED
       case 'fixed':
         return saw(node.key, operations.fixed(node), true)
       case 'background':
@@ -107,18 +135,28 @@ export async function execute(program: Program, operations: Operations): Promise
         return walk(hashText(last) % 2 === 0 ? node.even : node.odd, last)
     }
   }
-  await walk(program, '')
-  return hashText(trail.join('\n')).toString(16)
+  const stopped = await walk(program, '').then(
+    () => '',
+    (error: unknown) => {
+      if (error === STOPPED) return '!'
+      throw error
+    },
+  )
+  return stopped + hashText(trail.join('\n')).toString(16)
 }
+
+const ONE_ATTEMPT: Attempts = { fails: 0, retries: 0, delayMs: 0 }
 
 /** What a client can do, and so what a program may contain. */
 export interface Abilities {
   readonly tasks: boolean
   readonly store: boolean
+  /** Effects may have an undo, and the call may end without success. */
+  readonly undo: boolean
 }
 
 /** Generates a program. `prefix` begins all of its keys. */
-export function generateProgram(dice: Dice, prefix: string, { tasks, store }: Abilities): Program {
+export function generateProgram(dice: Dice, prefix: string, { tasks, store, undo }: Abilities): Program {
   let count = 0
   const key = (kind: string): string => `${prefix}${kind}${++count}`
   const ask = (): Node => {
@@ -130,11 +168,23 @@ export function generateProgram(dice: Dice, prefix: string, { tasks, store }: Ab
       text: `Q[${name}]`,
     }
   }
-  const ms = (): number => (dice.chance(0.15) ? dice.int(5_000, 20_000) : dice.int(0, 400))
-  const work = (): Node =>
-    dice.chance(0.55)
-      ? { op: 'effect', key: key('e'), ms: ms(), once: store && dice.chance(0.25) }
-      : { op: 'step', key: key('s'), ms: ms(), fails: dice.chance(0.1) }
+  // All attempts together are over before a client loses its patience.
+  const ms = ({ retries }: Attempts): number =>
+    retries === 0 && dice.chance(0.15) ? dice.int(5_000, 20_000) : dice.int(0, 400)
+  const attempts = (): Attempts => {
+    if (!dice.chance(0.25)) return { ...ONE_ATTEMPT, fails: dice.chance(0.07) ? 1 : 0 }
+    // The longer delays of a task are spent parked.
+    const delayMs = tasks && dice.chance(0.5) ? dice.int(20_000, 90_000) : dice.int(0, 3_000)
+    return { fails: dice.int(0, 3), retries: dice.int(1, 3), delayMs }
+  }
+  const work = (): Node => {
+    const isEffect = dice.chance(0.55)
+    const once = isEffect && store && dice.chance(0.25)
+    const tried = once ? ONE_ATTEMPT : attempts()
+    if (!isEffect) return { op: 'step', key: key('s'), ms: ms(tried), ...tried }
+    const undoes = undo && !once && dice.chance(0.6)
+    return { op: 'effect', key: key('e'), ms: ms(tried), once, undo: undoes, ...tried }
+  }
   const leaf = (): Node => {
     const drawn = dice.next()
     if (drawn < 0.38) return ask()
@@ -142,7 +192,11 @@ export function generateProgram(dice: Dice, prefix: string, { tasks, store }: Ab
     if (drawn < 0.83)
       return { op: 'sleep', key: key('z'), ms: tasks ? dice.int(10, 120_000) : dice.int(10, 5_000) }
     if (drawn < 0.9) return { op: 'fixed', key: key('f') }
-    if (drawn < 0.95 && tasks) return { op: 'hook', key: key('h') }
+    if (drawn < 0.94 && tasks) return { op: 'hook', key: key('h') }
+    if (drawn < 0.97 && tasks) {
+      const name = key('p')
+      return { op: 'approve', key: name, text: `Q[${name}]`, quorum: dice.int(1, 2) }
+    }
     return { op: 'checkpoint', key: key('c') }
   }
   const list = (depth: number, most: number): Program =>
@@ -162,7 +216,14 @@ export function generateProgram(dice: Dice, prefix: string, { tasks, store }: Ab
     const name = key('o')
     return { op: 'offer', key: name, text: `Q[${name}]`, waits: dice.chance(0.6), body: list(depth, 2) }
   }
-  return list(2, 5)
+  const body = list(2, 5)
+  const ending = (): Program => {
+    const name = key('x')
+    if (dice.chance(0.4)) return [{ op: 'undo', key: name }]
+    const stop: Node = { op: 'stop', key: name }
+    return dice.chance(0.5) ? [stop] : [{ op: 'if', key: key('i'), even: [stop], odd: [] }]
+  }
+  return undo && dice.chance(0.7) ? [...body, ...ending()] : body
 }
 
 /** Returns the next release of a program: something of it was reworded, renamed, removed, added or moved. */
@@ -187,8 +248,8 @@ export function nextRelease(dice: Dice, program: Program, prefix: string): Progr
   }
   if (change === 'swap') return [...program.slice(1), ...program.slice(0, 1)]
   const added: Node = dice.chance(0.5)
-    ? { op: 'effect', key: `${prefix}new`, ms: 10, once: false }
-    : { op: 'step', key: `${prefix}new`, ms: 10, fails: false }
+    ? { op: 'effect', key: `${prefix}new`, ms: 10, once: false, undo: false, ...ONE_ATTEMPT }
+    : { op: 'step', key: `${prefix}new`, ms: 10, ...ONE_ATTEMPT }
   return dice.chance(0.5) ? [added, ...program] : [...program, added]
 }
 
@@ -240,6 +301,8 @@ export async function rerun(
   const running = execute(program, {
     ask: ({ key }) => later(key),
     work: ({ key }) => later(key),
+    approve: ({ key }) => later(key),
+    undo: ({ key }) => later(key),
     hook: async ({ key }) => ({ id: await later(key), received: () => later(`${key}.event`) }),
     offer: ({ key }) => ({
       peek: () => values.get(`${key}.peek`) ?? 'missing',
@@ -274,4 +337,15 @@ export async function rerun(
       problem: `saw ${JSON.stringify(seen[differs])}, an uninterrupted run ${JSON.stringify(got[differs])}`,
     }
   return digest === undefined ? { problem: 'an uninterrupted run would not have ended' } : { digest }
+}
+
+/** The keys of everything that two programs do alike, from their beginning to the first difference. */
+export function commonKeys(one: Program, other: Program): Set<string> {
+  const differs = one.findIndex((node, at) => JSON.stringify(node) !== JSON.stringify(other[at]))
+  return new Set(flatten(differs < 0 ? one : one.slice(0, differs)).map(({ key }) => key))
+}
+
+/** Whether a program has a node like this. */
+export function has(program: Program, is: (node: Node) => boolean): boolean {
+  return flatten(program).some(is)
 }

@@ -6,13 +6,19 @@
  *     npm run sim -- --seed 17 --schedules 50  fifty, from seed 17 on
  *     npm run sim -- --seed 17 --steps 500     nothing goes wrong after 500 events
  *     npm run sim -- --seed 17 --without c1,kill0
+ *     npm run sim -- --schedules 1000000 --jobs 2
+ *                                              in two processes; --minutes 10 stops early, --resume goes on from there
+ *     npm run sim -- --store sqlite            on a real store: sqlite or postgres
  *     npm run sim -- --controls                weakened copies of the code, and how soon each is found
  */
 
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { CONTROLS } from './controls.ts'
+import { runChunks, runJobs } from './jobs.ts'
 import { loadRuntime, type Runtime } from './runtime.ts'
 import { runSchedule, type ScheduleOptions, STEPS, shrink } from './schedule.ts'
+import { openStores, STORES, type StoreKind } from './stores.ts'
 
 const { values } = parseArgs({
   options: {
@@ -20,6 +26,11 @@ const { values } = parseArgs({
     schedules: { type: 'string' },
     steps: { type: 'string' },
     without: { type: 'string' },
+    store: { type: 'string', default: 'memory' },
+    jobs: { type: 'string' },
+    minutes: { type: 'string' },
+    resume: { type: 'boolean' },
+    chunks: { type: 'boolean' },
     controls: { type: 'boolean' },
     only: { type: 'string' },
     verbose: { type: 'boolean' },
@@ -30,9 +41,48 @@ const schedules = Number(values.schedules ?? (values.seed === undefined ? 200 : 
 const options: ScheduleOptions = {
   steps: Number(values.steps ?? STEPS),
   without: new Set(values.without?.split(',')),
+  stores: await openStores(readStore(values.store)),
 }
 
-process.exitCode = await (values.controls ? runControls() : runSchedules())
+process.exitCode = await run()
+await options.stores?.close()
+
+async function run(): Promise<number> {
+  if (values.controls) return runControls()
+  if (values.jobs) return runInJobs(Number(values.jobs))
+  if (!values.chunks) return runSchedules()
+  await runChunks(options)
+  return 0
+}
+
+async function runInJobs(jobs: number): Promise<number> {
+  const { steps = STEPS, stores } = options
+  const store = stores?.kind ?? 'memory'
+  const minutes = values.minutes === undefined ? undefined : Number(values.minutes)
+  const outcome = await runJobs({ seed, schedules, jobs, steps, store, minutes, resume: values.resume }, [
+    fileURLToPath(import.meta.url),
+    ...['--chunks', '--store', store, '--steps', String(steps)],
+  ])
+  const { ran, seconds, failed } = outcome
+  if (failed !== undefined) {
+    const runtime = await loadRuntime()
+    return report(runtime, failed, (await runSchedule(runtime, failed, options)).problems)
+  }
+  console.log(`${ran} schedules in ${seconds.toFixed(0)} s: ${(ran / seconds).toFixed(1)}/s.`)
+  show(outcome.schedules, outcome.events, Object.entries(outcome.checks))
+  return 0
+}
+
+function show(count: number, events: number, checks: Iterable<[string, number]>): void {
+  console.log(`${count} schedules, ${events} events, no problem. Checks:`)
+  for (const [name, checked] of [...checks].sort()) console.log(`  ${name.padEnd(14)}${checked}`)
+}
+
+function readStore(given: string): StoreKind {
+  const kind = STORES.find((one) => one === given)
+  if (kind) return kind
+  throw new Error(`--store is one of ${STORES.join(', ')}`)
+}
 
 async function runSchedules(): Promise<number> {
   const runtime = await loadRuntime()
@@ -46,9 +96,8 @@ async function runSchedules(): Promise<number> {
     if (values.verbose) console.log(at, verdict.fingerprint, verdict.events)
     if (verdict.problems.length > 0) return report(runtime, at, verdict.problems)
   }
-  const seconds = (performance.now() - began) / 1000
-  console.log(`${schedules} schedules, ${events} events, ${seconds.toFixed(1)} s, no problem. Checks:`)
-  for (const [name, count] of [...checks].sort()) console.log(`  ${name.padEnd(14)}${count}`)
+  console.log(`${((performance.now() - began) / 1000).toFixed(1)} s`)
+  show(schedules, events, checks)
   return 0
 }
 

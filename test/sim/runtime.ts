@@ -3,22 +3,28 @@
  * nothing else of it is replaced. A control weakens one place of one file.
  */
 
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import type { createApprovals } from '@rondo/approvals'
 import { build, type Plugin } from 'esbuild'
 import type * as rondo from 'rondo'
+import type { createPostgresStore } from 'rondo/postgres'
+import type { createSqliteStore } from 'rondo/sqlite'
 import type { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
 import type { World } from './world.ts'
 
 export interface Runtime
-  extends Pick<typeof rondo, 'createServer' | 'generateKey' | 'parseKeys' | 'RondoError'> {
+  extends Pick<typeof rondo, 'createServer' | 'generateKey' | 'parseKeys' | 'RondoError' | 'ToolError'> {
+  readonly createApprovals: typeof createApprovals
   readonly createMemoryStore: typeof createMemoryStore
+  readonly createSqliteStore: typeof createSqliteStore
+  readonly createPostgresStore: typeof createPostgresStore
 }
 
-/** A text that occurs exactly once in a file below packages/rondo/src, and its replacement. */
+/** A text that occurs exactly once in a file, and its replacement. The path is relative to packages/rondo/src. */
 export interface Edit {
   readonly file: string
   readonly from: string
@@ -27,8 +33,11 @@ export interface Edit {
 
 const SOURCES = resolve('packages/rondo/src')
 const ENTRY = `
-export { createServer, generateKey, parseKeys, RondoError } from ${JSON.stringify(join(SOURCES, 'index.ts'))}
-export { createMemoryStore } from ${JSON.stringify(join(SOURCES, 'store/memory/store.ts'))}`
+export { createServer, generateKey, parseKeys, RondoError, ToolError } from ${JSON.stringify(join(SOURCES, 'index.ts'))}
+export { createMemoryStore } from ${JSON.stringify(join(SOURCES, 'store/memory/store.ts'))}
+export { createSqliteStore } from ${JSON.stringify(join(SOURCES, 'sqlite.ts'))}
+export { createPostgresStore } from ${JSON.stringify(join(SOURCES, 'postgres.ts'))}
+export { createApprovals } from ${JSON.stringify(resolve('packages/approvals/src/index.ts'))}`
 
 /** Random bytes also come from the kernel, unless that fails: here it fails. */
 const NO_KERNEL: Edit = {
@@ -45,40 +54,56 @@ export const randomUUID = () => randomBytes(16).toString('hex')`
 
 /** Loads the runtime, with the edit if there is one. */
 export async function loadRuntime(edit?: Edit): Promise<Runtime> {
-  const folder = mkdtempSync(join(tmpdir(), 'rondo-sim-'))
+  // Beside the packages, which it loads by name.
+  const cache = resolve('node_modules/.cache')
+  mkdirSync(cache, { recursive: true })
+  const folder = mkdtempSync(join(cache, 'rondo-sim-'))
   const file = join(folder, 'runtime.mjs')
   try {
-    const globals = [
-      'setTimeout',
-      'clearTimeout',
-      'setInterval',
-      'clearInterval',
-      'setImmediate',
-      'clearImmediate',
-    ]
-    const { outputFiles } = await build({
-      stdin: { contents: ENTRY, resolveDir: SOURCES },
-      bundle: true,
-      write: false,
-      format: 'esm',
-      platform: 'node',
-      target: 'node20.19',
-      tsconfig: 'tsconfig.json',
-      define: {
-        globalThis: '__sim.globals',
-        'Date.now': '__sim.now',
-        'performance.now': '__sim.elapsed',
-        'Math.random': '__sim.random',
-        ...Object.fromEntries(globals.map((name) => [name, `__sim.globals.${name}`])),
-      },
-      banner: { js: `const __sim = globalThis[Symbol.for('rondo.sim')];` },
-      plugins: [edits(edit ? [NO_KERNEL, edit] : [NO_KERNEL]), externals],
-    })
-    writeFileSync(file, outputFiles[0]?.contents ?? '')
+    writeFileSync(file, await bundle(edit))
     return await import(pathToFileURL(file).href)
   } finally {
     rmSync(folder, { recursive: true })
   }
+}
+
+/** Changes with the code of the runtime, and with that of the simulator. */
+export async function runtimeDigest(): Promise<string> {
+  const hash = createHash('sha256').update(await bundle())
+  const folder = resolve('test/sim')
+  for (const name of readdirSync(folder).sort()) hash.update(readFileSync(join(folder, name)))
+  return hash.digest('hex')
+}
+
+const TIMERS = [
+  'setTimeout',
+  'clearTimeout',
+  'setInterval',
+  'clearInterval',
+  'setImmediate',
+  'clearImmediate',
+]
+
+async function bundle(edit?: Edit): Promise<Uint8Array> {
+  const { outputFiles } = await build({
+    stdin: { contents: ENTRY, resolveDir: SOURCES },
+    bundle: true,
+    write: false,
+    format: 'esm',
+    platform: 'node',
+    target: 'node20.19',
+    tsconfig: 'tsconfig.json',
+    define: {
+      globalThis: '__sim.globals',
+      'Date.now': '__sim.now',
+      'performance.now': '__sim.elapsed',
+      'Math.random': '__sim.random',
+      ...Object.fromEntries(TIMERS.map((name) => [name, `__sim.globals.${name}`])),
+    },
+    banner: { js: `const __sim = globalThis[Symbol.for('rondo.sim')];` },
+    plugins: [edits(edit ? [NO_KERNEL, edit] : [NO_KERNEL]), externals],
+  })
+  return outputFiles[0]?.contents ?? new Uint8Array()
 }
 
 function edits(list: readonly Edit[]): Plugin {
@@ -87,7 +112,7 @@ function edits(list: readonly Edit[]): Plugin {
     setup({ onLoad }) {
       for (const { file, from, to } of list) {
         const path = join(SOURCES, file)
-        onLoad({ filter: new RegExp(`${file.replaceAll(/[./]/g, '\\$&')}$`) }, () => {
+        onLoad({ filter: new RegExp(`^${path.replaceAll(/[./]/g, '\\$&')}$`) }, () => {
           const parts = readFileSync(path, 'utf8').split(from)
           if (parts.length !== 2)
             throw new Error(`${file} has the text to replace ${parts.length - 1} times: ${from}`)

@@ -5,6 +5,7 @@ import { createFleet } from './fleet.ts'
 import { createJudge } from './judge.ts'
 import { createPlan, type Plan, partsOf } from './plan.ts'
 import { enter, type Runtime } from './runtime.ts'
+import { inMemory, type Stores } from './stores.ts'
 import { createWorld, hashText } from './world.ts'
 
 export interface ScheduleOptions {
@@ -12,6 +13,8 @@ export interface ScheduleOptions {
   readonly steps?: number
   /** Parts of the plan to leave out. */
   readonly without?: ReadonlySet<string>
+  /** Default: in memory. */
+  readonly stores?: Stores
 }
 
 export interface Verdict {
@@ -26,17 +29,21 @@ export interface Verdict {
 export const STEPS = 3_000
 const FAULTY_MS = 5 * 60_000
 const HEALTHY_MS = 60 * 60_000
+/** What a client leaves behind is undone within this time. */
+const UNDONE_MS = 4 * 60 * 60_000
 
 export async function runSchedule(
   runtime: Runtime,
   seed: number,
-  { steps = STEPS, without }: ScheduleOptions = {},
+  { steps = STEPS, without, stores = inMemory }: ScheduleOptions = {},
 ): Promise<Verdict> {
   const plan = createPlan(seed, without)
   const world = createWorld(seed)
   enter(world)
+  const store = await stores.open(runtime, () => Math.floor(world.now))
+  world.busy = stores.busy
   const judge = createJudge(world, plan)
-  const fleet = createFleet(runtime, world, plan, judge)
+  const fleet = createFleet(runtime, world, plan, judge, store)
   const clients = startClients(world, plan, fleet, judge)
   const isOver = (): boolean => clients.open.size === 0 || judge.problems.length > 0
   const began = world.now
@@ -45,6 +52,9 @@ export async function runSchedule(
   if (!isOver()) await world.run(world.now + HEALTHY_MS, isOver)
   // Late requests and processes that thaw may still do harm.
   if (judge.problems.length === 0) await world.run(world.now + 2 * 60_000, () => judge.problems.length > 0)
+  const isSettled = (): boolean => judge.problems.length > 0 || judge.settled()
+  if (!isSettled()) await world.run(world.now + UNDONE_MS, isSettled)
+  if (judge.problems.length === 0) judge.close()
   if (judge.problems.length === 0) for (const call of clients.open) judge.fail(`ends: ${call} has not ended`)
   const { events } = world
   const counted = JSON.stringify([...judge.checks])

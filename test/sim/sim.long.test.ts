@@ -1,9 +1,12 @@
 import { describe, expect, it } from 'vitest'
+import { hasPostgres } from '../support/postgres-server.ts'
 import { CONTROLS } from './controls.ts'
 import { loadRuntime } from './runtime.ts'
 import { runSchedule } from './schedule.ts'
+import { openStores } from './stores.ts'
 
-const SCHEDULES = 2_000
+const SCHEDULES = 500
+const ON_DATABASE = 20
 /** Schedules within which each control has to be found. */
 const BOUND = 1_000
 
@@ -14,6 +17,30 @@ describe('the simulator, at length', () => {
       const { problems } = await runSchedule(runtime, seed)
       expect(problems, `npm run sim -- --seed ${seed}`).toEqual([])
     }
+  })
+
+  it.runIf(hasPostgres).each(['sqlite', 'postgres'] as const)(
+    'finds no problem on %s, in the same schedules',
+    async (kind) => {
+      const runtime = await loadRuntime()
+      const stores = await openStores(kind)
+      try {
+        for (let seed = 1; seed <= ON_DATABASE; seed++) {
+          const { problems } = await runSchedule(runtime, seed, { stores })
+          expect(problems, `npm run sim -- --store ${kind} --seed ${seed}`).toEqual([])
+        }
+      } finally {
+        await stores.close()
+      }
+    },
+  )
+
+  it('repeats a schedule exactly on SQLite', async () => {
+    const runtime = await loadRuntime()
+    const stores = await openStores('sqlite')
+    const run = async (): Promise<string> => (await runSchedule(runtime, 3, { stores })).fingerprint
+    expect(await run()).toBe(await run())
+    await stores.close()
   })
 
   it.each(CONTROLS)('finds the weakened copy $name', async (control) => {

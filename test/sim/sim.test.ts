@@ -20,9 +20,12 @@ describe('the simulator', () => {
     }
     expect([...seen].sort()).toEqual([
       'acknowledged',
+      'alone',
       'anchored',
       'answer',
+      'approval',
       'asked once',
+      'attempt',
       'bound',
       'diverged',
       'ends well',
@@ -33,9 +36,15 @@ describe('the simulator', () => {
       'own key',
       'recorded',
       'result',
+      'retried',
       'same key',
       'same reply',
       'single use',
+      'undo began',
+      'undo kept',
+      'undo key',
+      'undo order',
+      'undone',
     ])
   })
 

@@ -11,6 +11,8 @@ export interface Process {
   readonly skewMs: number
   alive: boolean
   frozenUntil: number
+  /** When a request of it to the store failed last. */
+  brokenAt: number
 }
 
 /** Random numbers of one purpose: what another purpose draws does not change them. */
@@ -37,6 +39,8 @@ export interface World {
   /** Events that have run. */
   events: number
   current: Process | undefined
+  /** Whether something real is running that has to end before the next event. */
+  busy: () => boolean
   dice(purpose: string): Dice
   /** Runs `run` after `ms` in the name of `owner`; returns a function that cancels it. */
   schedule(ms: number, owner: Process | undefined, run: () => void): () => void
@@ -45,6 +49,10 @@ export interface World {
   /** Runs events until `done` returns true, or none is left, or the time is `until`. */
   run(until: number, done: () => boolean): Promise<void>
 }
+
+/** The longest time that a message between a process and the store takes, and a slow one. */
+export const FAST_MS = 10
+export const SLOW_MS = 8_000
 
 /** Captured: the runtime under test gets timers of the world. */
 const { setImmediate: nextTurn } = globalThis
@@ -60,6 +68,7 @@ export function createWorld(seed: number): World {
     now: Date.UTC(2026, 6, 28),
     events: 0,
     current: undefined,
+    busy: () => false,
     dice(purpose) {
       const known = dice.get(purpose) ?? createDice(`${seed} ${purpose}`)
       dice.set(purpose, known)
@@ -87,7 +96,8 @@ export function createWorld(seed: number): World {
         world.events++
         event.run()
         // Every promise reaction that can run has run when the next macrotask begins.
-        await new Promise((resolve) => nextTurn(resolve))
+        do await new Promise((resolve) => nextTurn(resolve))
+        while (world.busy())
         world.current = undefined
         if (done()) return
       }
