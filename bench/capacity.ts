@@ -16,14 +16,14 @@ import { type Databases, openPostgresServer, openSqliteFiles } from './task/data
 import type { StoreAddress } from './task/subject.ts'
 
 const CHILD = fileURLToPath(new URL('./felt/child.js', import.meta.url))
-const CALLERS = 32
+const CALLERS = 64
 
 interface Effort {
   readonly rounds: number
   readonly calls: number
 }
 
-const FULL: Effort = { rounds: 5, calls: 5_000 }
+const FULL: Effort = { rounds: 3, calls: 2_000 }
 const QUICK: Effort = { rounds: 2, calls: 500 }
 
 /** A kind of call, as its client makes it. */

@@ -2,7 +2,7 @@
  * The cost of one request for a server: a plain call, a first leg that asks, a second leg that completes, with 1, 20 and 100
  * tools registered.
  *
- * Rondo, the official server and a bare one each run in a process of their own; so does the build of another checkout, if there
+ * Rondo, the official server, one written by hand and a bare one each run in a process of their own; so does the build of another checkout, if there
  * is one (`--against`). `programs.ts` adds what schemas created in the handler cost, and replayed questions.
  */
 
@@ -22,7 +22,7 @@ import { type Costs, type Effort, type Racer, race } from './race.ts'
 import { type FormName, pinLoad, type ServerName, spawnServer } from './server/spawn-server.ts'
 import { fixed, median, medianRatio } from './stat.ts'
 
-const SERVERS: readonly ServerName[] = ['rondo', 'official', 'bare']
+const SERVERS: readonly ServerName[] = ['rondo', 'official', 'by-hand', 'bare']
 const TOOL_COUNTS = [1, 20, 100]
 /** The cost of the log. The first is the control: it should add nothing. */
 const FINE_FORMS: readonly FormName[] = ['rondo-plain', 'rondo-log', 'rondo-log-pipe']
@@ -31,11 +31,11 @@ const FORMS: readonly FormName[] = [...FINE_FORMS, 'rondo-spans', 'rondo-oauth']
 /** Rondo as another checkout has it (`--against`). */
 const OTHER = 'other'
 
-const FULL: Effort = { warmUp: 6_000, rounds: 9, requests: 1_500 }
+const FULL: Effort = { warmUp: 3_000, rounds: 7, requests: 1_500 }
 const QUICK: Effort = { warmUp: 2_000, rounds: 3, requests: 500 }
 
 /** What adds more than a few percent needs fewer processes (`coarse`). */
-const FULL_FORMS = { processes: 24, coarse: 8, effort: { warmUp: 3_000, rounds: 10, requests: 500 } }
+const FULL_FORMS = { processes: 10, coarse: 6, effort: { warmUp: 2_000, rounds: 8, requests: 500 } }
 const QUICK_FORMS = { processes: 4, coarse: 2, effort: { warmUp: 2_000, rounds: 14, requests: 300 } }
 
 type Subject = ServerName | typeof OTHER
@@ -60,7 +60,8 @@ export const run: RunBench = async (settings) => {
   if (settings.part === 'forms') {
     const forms = await measureAdded(settings)
     const absentNs = measureAbsent()
-    return { tables: [formTable(forms), absentTable(forms, absentNs)], data: { forms, absentNs } }
+    const tables = [aimTable(addedAims(forms)), formTable(forms), absentTable(forms, absentNs)]
+    return { tables, data: { forms, absentNs } }
   }
   const measured: Measured[] = []
   for (const tools of TOOL_COUNTS) measured.push(await measure(tools, effort, settings))
@@ -124,14 +125,13 @@ function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
   const [first, last] = [questions.at(0), questions.at(-1)]
   const replayed = last?.hoisted.map((cost, round) => cost - (first?.hoisted[round] ?? Number.NaN)) ?? []
   const each = median(replayed) / ((last?.questions ?? 0) - (first?.questions ?? 0))
-  const added = LEGS.flatMap((leg) =>
-    ADDED.map(([form, what, most]): Aim => {
-      const found = addedPercent(forms, leg, form)
-      return { what: `${LEG_NAMES[leg]}: ${what}`, found, unit: ' %', most }
-    }),
-  )
   return [
     { what: 'plain call ÷ official, 1 tool', found: of(one, 'plain', 'official'), unit: '×', least: 8 },
+    ...LEGS.map((leg): Aim => {
+      const found = 100 * of(one, leg, 'by-hand')
+      const least = leg === 'plain' ? 70 : 85
+      return { what: `${LEG_NAMES[leg]} ÷ by hand, 1 tool`, found, unit: ' %', least }
+    }),
     { what: 'plain call ÷ bare, 1 tool', found: 100 * of(one, 'plain', 'bare'), unit: ' %', least: 75 },
     ...legs.flatMap((leg): Aim[] => [
       {
@@ -149,17 +149,24 @@ function aimsOf({ measured, questions, forms }: Figures): readonly Aim[] {
       { what: `${LEG_NAMES[leg]} ÷ bare, 1 tool`, found: 100 * of(one, leg, 'bare'), unit: ' %', least: 60 },
     ]),
     { what: 'a replayed question, hoisted schema', found: each, unit: ' µs', most: 20 },
-    ...added,
+    ...addedAims(forms),
   ]
 }
 
 /** What each form may add to a request, in percent. */
 const ADDED: readonly [FormName, string, number][] = [
-  ['rondo-log', 'the log to a file adds', 5],
-  ['rondo-log-pipe', 'the log to a pipe adds', 5],
   ['rondo-spans', 'spans add', 25],
   ['rondo-oauth', 'a token adds', 10],
 ]
+
+function addedAims(forms: FormCosts): readonly Aim[] {
+  return LEGS.flatMap((leg) =>
+    ADDED.map(([form, what, most]): Aim => {
+      const found = addedPercent(forms, leg, form)
+      return { what: `${LEG_NAMES[leg]}: ${what}`, found, unit: ' %', most }
+    }),
+  )
+}
 
 /** The places on the path of a round where telemetry would be called, counted in `src/carry` and `src/replay`. */
 const CHECKS = 12
@@ -230,6 +237,7 @@ function costTable(measured: readonly Measured[]): Table {
       ...columns,
       'rondo req/CPU-s',
       'rondo ÷ official',
+      'rondo ÷ by hand',
       'rondo ÷ bare',
       ...(hasOther ? ['rondo ÷ other'] : []),
     ],
@@ -240,6 +248,7 @@ function costTable(measured: readonly Measured[]): Table {
         ...names.map((name) => fixed(median(costs[name]))),
         fixed(1e6 / median(costs.rondo)),
         `${fixed(medianRatio(costs.official, costs.rondo), 1)}×`,
+        `${fixed(100 * medianRatio(costs['by-hand'], costs.rondo))} %`,
         `${fixed(100 * medianRatio(costs.bare, costs.rondo))} %`,
         ...(hasOther ? [`${fixed(medianRatio(costs[OTHER], costs.rondo), 2)}×`] : []),
       ]),

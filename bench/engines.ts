@@ -34,7 +34,7 @@ interface Effort {
   readonly kills: number
 }
 
-const FULL: Effort = { rounds: 7, ms: 3_000, lone: 30, kills: 5 }
+const FULL: Effort = { rounds: 5, ms: 2_000, lone: 30, kills: 3 }
 const QUICK: Effort = { rounds: 2, ms: 2_000, lone: 10, kills: 1 }
 
 interface Figures {

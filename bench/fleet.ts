@@ -10,7 +10,7 @@ import { createMemoryStore } from '../packages/rondo/src/store/memory/store.ts'
 import { createPostgresStore } from '../packages/rondo/src/store/postgres/store.ts'
 import type { Bus, Store } from '../packages/rondo/src/store/store.ts'
 import type { RunBench, Settings, Table } from './bench.ts'
-import { type Connection, openConnection } from './load/connection.ts'
+import { openConnection } from './load/connection.ts'
 import { startWith } from './server/rondo.ts'
 import { fixed, median, percentile } from './stat.ts'
 import { type Databases, openPostgresServer, openSqliteFiles } from './task/database.ts'
@@ -29,7 +29,7 @@ interface Effort {
   readonly turns: number
 }
 
-const FULL: Effort = { messages: 20_000, rounds: 5, lone: 400, flood: 100_000, requests: 500, turns: 20 }
+const FULL: Effort = { messages: 20_000, rounds: 3, lone: 100, flood: 100_000, requests: 500, turns: 12 }
 const QUICK: Effort = { messages: 4_000, rounds: 2, lone: 60, flood: 30_000, requests: 200, turns: 8 }
 
 /** A way to share a store. */
@@ -223,7 +223,7 @@ async function measureSessions(
     [{ name: 'no store', store: undefined }, ...stores].map(async ({ name, store }) => {
       figures.push({ name, micros: [] })
       const server = await startWith(1, { store }, 'never')
-      return { server, ...(await openSession(server.url)) }
+      return { server, ping: await openSession(server.url) }
     }),
   )
   try {
@@ -232,18 +232,18 @@ async function measureSessions(
       for (let k = 0; k < servers.length; k++) {
         // Rotated, so that none is always first.
         const i = (k + round) % servers.length
-        const { connection, ping } = servers[i] as (typeof servers)[number]
+        const { server, ping } = servers[i] as (typeof servers)[number]
+        // A new one each time: on a busy machine one that is kept may be idle for longer than the server allows.
+        const connection = await openConnection(server.url)
         const began = performance.now()
         for (let n = 0; n < requests; n++) check(await connection.send(ping))
         // The first round warms up.
         if (round > 0) figures[i]?.micros.push(((performance.now() - began) * 1_000) / requests)
+        connection.close()
       }
     }
   } finally {
-    for (const { server, connection } of servers) {
-      connection.close()
-      await server.close()
-    }
+    for (const { server } of servers) await server.close()
   }
   return figures
 }
@@ -252,8 +252,8 @@ function check({ status, body }: { readonly status: number; readonly body: strin
   if (status !== 200 || !body.includes('"result"')) throw new Error(`Unexpected response: ${status} ${body}`)
 }
 
-/** Begins a session of 2025-11-25; returns a connection and the request that is measured. */
-async function openSession(url: URL): Promise<{ readonly connection: Connection; readonly ping: string }> {
+/** Begins a session of 2025-11-25; returns the request that is measured. */
+async function openSession(url: URL): Promise<string> {
   const clientInfo = { name: 'bench', version: '1.0.0' }
   const params = { protocolVersion: '2025-11-25', capabilities: { elicitation: {} }, clientInfo }
   const greeting = await fetch(url, {
@@ -263,7 +263,7 @@ async function openSession(url: URL): Promise<{ readonly connection: Connection;
   })
   await greeting.text()
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'ping' })
-  const ping = [
+  return [
     `POST ${url.pathname} HTTP/1.1`,
     `Host: ${url.host}`,
     'Content-Type: application/json',
@@ -274,7 +274,6 @@ async function openSession(url: URL): Promise<{ readonly connection: Connection;
     '',
     body,
   ].join('\r\n')
-  return { connection: await openConnection(url), ping }
 }
 
 function toBusTable(figures: readonly BusFigures[]): Table {

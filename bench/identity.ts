@@ -21,7 +21,7 @@ import { fixed } from './stat.ts'
 /** The first is the control: it should add nothing. */
 const FORMS: readonly FormName[] = ['rondo-plain', 'rondo-oauth', 'rondo-introspection', 'rondo-dpop']
 
-const FULL = { processes: 8, effort: { warmUp: 3_000, rounds: 10, requests: 500 } }
+const FULL = { processes: 6, effort: { warmUp: 2_000, rounds: 8, requests: 500 } }
 const QUICK = { processes: 2, effort: { warmUp: 2_000, rounds: 8, requests: 300 } }
 
 export const run: RunBench = async (settings) => {

@@ -57,7 +57,7 @@ type Costs = Map<string, number[]>
 export const run: RunBench = async ({ quick, against, part, progress }) => {
   const effort: Effort = quick
     ? { rounds: 3, warmUp: 400, calls: 300 }
-    : { rounds: 7, warmUp: 2_000, calls: 1_500 }
+    : { rounds: 7, warmUp: 1_000, calls: 800 }
   const [sqlite, postgres] = await Promise.all([openSqliteFiles(), openPostgresServer()])
   const before = against === undefined ? undefined : await linkCheckout(against)
   const cases: Case[] = [

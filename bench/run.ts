@@ -1,35 +1,21 @@
 /**
  * `npm run bench`: measures and prints tables. Compare figures only within one run: machines vary from minute to
- * minute.
+ * minute. The tables of a bench are printed and written as soon as it is done; one that fails does not stop the others.
  */
 
+import { fork } from 'node:child_process'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import type { Report, RunBench } from './bench.ts'
+import { BENCHES, type Report, type Table } from './bench.ts'
+import type { FromBench } from './child.ts'
+import { messageOf } from './message-of.ts'
 import { fillPage, printTable } from './print-table.ts'
 
-/** A new bench is a file in this folder and a line here. */
-const BENCHES: Readonly<Record<string, () => Promise<{ run: RunBench }>>> = {
-  capacity: () => import('./capacity.ts'),
-  client: () => import('./client.ts'),
-  core: () => import('./core.ts'),
-  engines: () => import('./engines.ts'),
-  felt: () => import('./felt.ts'),
-  fleet: () => import('./fleet.ts'),
-  gateway: () => import('./gateway.ts'),
-  identity: () => import('./identity.ts'),
-  import: () => import('./import.ts'),
-  large: () => import('./large.ts'),
-  older: () => import('./older.ts'),
-  parked: () => import('./parked.ts'),
-  sdk: () => import('./sdk.ts'),
-  tasks: () => import('./tasks.ts'),
-}
-
 /** The pages with tables that a bench writes. */
-const PAGES = ['docs/reference/performance.md', 'docs/reference/capacity.md']
+const PAGES = ['docs/reference/performance.md', 'docs/reference/capacity.md', 'bench/public.md']
 
 const HELP = `Usage: npm run bench -- [options] [name …]
 
@@ -43,9 +29,16 @@ const HELP = `Usage: npm run bench -- [options] [name …]
             core: forms, which is what the log, spans and tokens add
             felt: ends, asks, follow, wal, disk or stream
             older: http or stdio
+  --url URL public: measure the server at this address, beside a bare one; bench/public.md says which tool it needs
+  --second URL
+            public: another instance of that server
+  --restart COMMAND
+            public: a command that restarts that server
+  --header 'Name: value'
+            public: a header for each request to that server; may be given several times
   --against DIR
             core, felt, older, tasks: run the build of another checkout beside this one, in the same rounds
-  --update  write the tables that the pages performance and capacity have marks for into these pages
+  --update  write the tables that performance.md, capacity.md and bench/public.md have marks for into these pages
   --json    every figure as JSON on stdout, instead of tables
   --help    this text`
 
@@ -57,6 +50,10 @@ const { values, positionals } = parseArgs({
     part: { type: 'string' },
     update: { type: 'boolean', default: false },
     against: { type: 'string' },
+    url: { type: 'string' },
+    second: { type: 'string' },
+    restart: { type: 'string' },
+    header: { type: 'string', multiple: true },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -70,28 +67,57 @@ async function main(): Promise<void> {
     throw new TypeError(`${values.against} has no build: run "npm ci && npm run build" there.`)
   }
   const machine = { date: new Date().toISOString(), node: process.version, cpu: cpus()[0]?.model }
-  const reports: Record<string, Report> = {}
-  for (const name of names) {
-    const bench = await BENCHES[name]?.()
-    if (bench === undefined) continue
-    const report = await bench.run({ ...values, progress })
-    reports[name] = report
-    progress('')
-    if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)
-    if (values.update)
-      for (const page of PAGES) writeFileSync(page, fillPage(readFileSync(page, 'utf8'), report.tables))
+  const data: Record<string, unknown> = {}
+  const failed: string[] = []
+  for (const [index, name] of names.entries()) {
+    const label = `${name} (${index + 1} of ${names.length})`
+    const began = performance.now()
+    progress(`${label}: begins`, true)
+    try {
+      const report = await measure(name, (text) => progress(`${label}: ${text}`))
+      if (!values.json) for (const table of report.tables) console.log(`${printTable(table)}\n`)
+      if (values.update) fillPages(report.tables)
+      data[name] = report.data
+    } catch (error) {
+      failed.push(name)
+      console.error(error)
+    }
+    const outcome = failed.includes(name) ? 'failed' : 'done'
+    progress(`${label}: ${outcome} after ${Math.round((performance.now() - began) / 1_000)} s`, true)
   }
-  if (values.json) {
-    const data = Object.fromEntries(Object.entries(reports).map(([name, report]) => [name, report.data]))
-    console.log(JSON.stringify({ ...machine, quick: values.quick, ...data }, undefined, 2))
-  } else {
-    console.log(`Node ${machine.node}, ${machine.cpu}, ${machine.date}`)
-  }
+  if (values.json) console.log(JSON.stringify({ ...machine, quick: values.quick, ...data }, undefined, 2))
+  else console.log(`Node ${machine.node}, ${machine.cpu}, ${machine.date}`)
+  if (failed.length > 0) throw new Error(`These benches failed: ${failed.join(', ')}`)
 }
 
-/** One line that is overwritten on a terminal; nothing in a pipe. */
-function progress(text: string): void {
-  if (process.stderr.isTTY) process.stderr.write(`\r\u001b[2K${text}`)
+const CHILD = fileURLToPath(new URL('./child.js', import.meta.url))
+
+/** Runs a bench in a process of its own, whose cores and memory are not those of another bench. */
+async function measure(name: string, onProgress: (text: string) => void): Promise<Report> {
+  const child = fork(CHILD, [name, JSON.stringify(values)])
+  child.on('message', (message: FromBench) => {
+    if (message.kind === 'progress') onProgress(message.text)
+  })
+  const { report } = await messageOf<Extract<FromBench, { kind: 'done' }>>(child, 'done')
+  child.disconnect()
+  return report
+}
+
+function fillPages(tables: readonly Table[]): void {
+  for (const page of PAGES) writeFileSync(page, fillPage(readFileSync(page, 'utf8'), tables))
+}
+
+const PIPE_MS = 30_000
+let writtenAt = Number.NEGATIVE_INFINITY
+
+/** One line that is overwritten on a terminal, except for what is `kept`; in a pipe, a line from time to time. */
+function progress(text: string, kept = false): void {
+  if (process.stderr.isTTY) {
+    process.stderr.write(`\r\u001b[2K${text}${kept ? '\n' : ''}`)
+  } else if (kept || performance.now() - writtenAt > PIPE_MS) {
+    writtenAt = performance.now()
+    process.stderr.write(`${new Date().toISOString().slice(11, 19)} ${text}\n`)
+  }
 }
 
 if (values.help) console.log(HELP)

@@ -36,14 +36,14 @@ interface Effort {
 }
 
 const FULL: Effort = {
-  rounds: 7,
-  ms: 1_500,
+  rounds: 5,
+  ms: 1_000,
   calls: 3_000,
   parked: 100_000,
   seconds: 10,
   herd: 20_000,
   lone: 100,
-  loneRounds: 30,
+  loneRounds: 15,
 }
 const QUICK: Effort = {
   rounds: 3,

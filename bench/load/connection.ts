@@ -2,10 +2,12 @@
  * One kept-alive HTTP connection that sends a request and reads the response, as cheaply as possible: a client
  * that costs more than the server would keep the server waiting, and measure itself.
  *
- * It parses only what these servers send: a status line, headers, a body with a length or in chunks.
+ * It parses only what these servers send: a status line, headers, a body with a length or in chunks; of a stream of events, the
+ * last one is the body.
  */
 
 import { connect, type Socket } from 'node:net'
+import { connect as connectSecurely } from 'node:tls'
 
 export interface Response {
   readonly status: number
@@ -25,10 +27,12 @@ interface Waiting {
 
 export function openConnection(url: URL): Promise<Connection> {
   return new Promise((resolve, reject) => {
-    const socket = connect(Number(url.port), url.hostname)
+    const isSecure = url.protocol === 'https:'
+    const address = { host: url.hostname, port: Number(url.port || (isSecure ? 443 : 80)) }
+    const socket = isSecure ? connectSecurely({ ...address, servername: url.hostname }) : connect(address)
     socket.setNoDelay(true)
     socket.once('error', reject)
-    socket.once('connect', () => {
+    socket.once(isSecure ? 'secureConnect' : 'connect', () => {
       socket.off('error', reject)
       resolve(speak(socket))
     })
@@ -79,7 +83,14 @@ function readResponse(text: string): Response | undefined {
   const status = Number(head.slice(9, 12))
   const length = /\ncontent-length: *(\d+)/i.exec(head)?.[1]
   const body = length === undefined ? readChunks(text, end + 4) : readLength(text, end + 4, Number(length))
-  return body === undefined ? undefined : { status, body: Buffer.from(body, 'latin1').toString('utf8') }
+  if (body === undefined) return undefined
+  const isStream = /\ncontent-type: *text\/event-stream/i.test(head)
+  return { status, body: Buffer.from(isStream ? lastEvent(body) : body, 'latin1').toString('utf8') }
+}
+
+function lastEvent(body: string): string {
+  const from = body.lastIndexOf('data:') + 'data:'.length
+  return body.slice(from, body.indexOf('\n', from)).trim()
 }
 
 function readLength(text: string, from: number, length: number): string | undefined {

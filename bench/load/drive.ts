@@ -9,7 +9,7 @@ export interface Exchange {
   check(response: Response): void
 }
 
-const CONNECTIONS = 32
+export const CONNECTIONS = 32
 
 /**
  * Opens connections, sends one request over each and then `count` more, the next one on a connection as soon as its last

@@ -8,10 +8,15 @@ export interface Message {
   readonly params: object
 }
 
-export function httpRequest(url: URL, { id, method, name, params }: Message): string {
+/** `headers` are more lines of the head. */
+export function httpRequest(
+  url: URL,
+  { id, method, name, params }: Message,
+  headers: readonly string[] = [],
+): string {
   const body = JSON.stringify({ jsonrpc: '2.0', id, method, params })
   const head = [
-    `POST ${url.pathname} HTTP/1.1`,
+    `POST ${url.pathname}${url.search} HTTP/1.1`,
     `Host: ${url.host}`,
     'Content-Type: application/json',
     'Accept: application/json, text/event-stream',
@@ -19,6 +24,7 @@ export function httpRequest(url: URL, { id, method, name, params }: Message): st
     `Mcp-Method: ${method}`,
     `Mcp-Name: ${name}`,
     `Content-Length: ${Buffer.byteLength(body)}`,
+    ...headers,
   ]
   return `${head.join('\r\n')}\r\n\r\n${body}`
 }

@@ -32,6 +32,7 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   'rondo-task': () => import('./rondo-task.ts'),
   official: () => import('./official.ts'),
   'official-session': () => import('./official-session.ts'),
+  'by-hand': () => import('./by-hand.ts'),
   bare: () => import('./bare.ts'),
   gateway: () => import('./gateway.ts'),
   'gateway-holding': async () => ({ start: (await import('./gateway.ts')).startHolding }),
@@ -40,6 +41,14 @@ const SERVERS: Readonly<Record<string, () => Promise<{ start: StartServer }>>> =
   rules: () => programs((all) => all.startRules),
   'rules-inline': () => programs((all) => all.startRulesInline),
   survey: () => programs((all) => all.startSurvey),
+  tmcp: () => peer('tmcp'),
+  'mcp-handler': () => peer('mcp-handler'),
+  fastmcp: () => peer('fastmcp'),
+}
+
+/** The program of a peer, which has its own dependencies (`bench/peers`) and is not compiled. */
+function peer(name: string): Promise<{ start: StartServer }> {
+  return import(new URL(`../../../peers/${name}.js`, import.meta.url).href)
 }
 
 type Programs = typeof import('./programs.ts')

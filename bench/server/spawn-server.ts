@@ -10,7 +10,7 @@ import { messageOf } from '../message-of.ts'
 import type { ChildMessage } from './child.ts'
 import { BUILD_VARIABLE, PLAIN_LAST } from './start.ts'
 
-export type ServerName = 'rondo' | 'official' | 'bare'
+export type ServerName = 'rondo' | 'official' | 'by-hand' | 'bare'
 /** Rondo with something that costs time. */
 export type FormName =
   | 'rondo-plain'
@@ -24,6 +24,8 @@ export type FormName =
 export type SessionServerName = 'official-session' | 'rondo-task'
 /** A gateway before a server that returns its questions, and before one that pushes them. */
 export type GatewayName = 'gateway' | 'gateway-holding'
+/** Servers of others, with dependencies of their own (`bench/peers`). */
+export type PeerName = 'tmcp' | 'mcp-handler' | 'fastmcp'
 /** Programs of README and guide. */
 export type ProgramName = 'readme' | 'readme-inline' | 'rules' | 'rules-inline' | 'survey'
 
@@ -71,6 +73,7 @@ const ERRORS: Readonly<Record<string, 'ignore' | 'file' | 'pipe'>> = {
   'rondo-log-pipe': 'pipe',
   readme: 'ignore',
   'readme-inline': 'ignore',
+  fastmcp: 'ignore',
 }
 
 function openErrors(name: string): { readonly errors: number | 'ignore' | 'inherit'; opened(): void } {
@@ -96,7 +99,7 @@ function openErrors(name: string): { readonly errors: number | 'ignore' | 'inher
 }
 
 export async function spawnServer<
-  Name extends ServerName | FormName | SessionServerName | GatewayName | ProgramName,
+  Name extends ServerName | FormName | SessionServerName | GatewayName | ProgramName | PeerName,
 >(
   name: Name,
   tools: number,
@@ -113,7 +116,7 @@ export async function spawnServer<
   const [file = '', ...args] = hasTaskset ? ['taskset', '-c', SERVER_CORE, ...command] : command
   const env = build === undefined ? process.env : { ...process.env, [BUILD_VARIABLE]: build }
   const { errors, opened } = openErrors(name)
-  const child = spawn(file, args, { env, stdio: ['ignore', 'inherit', errors, 'ipc'] })
+  const child = spawn(file, args, { env, stdio: ['ignore', 'ignore', errors, 'ipc'] })
   opened()
   const { url, credential, plain } = await messageOf<Listening>(child, 'listening')
   return {
