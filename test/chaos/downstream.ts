@@ -4,6 +4,7 @@
 
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Recorder } from './history.ts'
 
 export interface Downstream {
   readonly url: string
@@ -14,7 +15,8 @@ export interface Downstream {
   close(): Promise<void>
 }
 
-export async function startDownstream(): Promise<Downstream> {
+/** `record` gets every request. */
+export async function startDownstream(record?: Recorder): Promise<Downstream> {
   const keys = new Map<string, Set<string>>()
   let attempts = 0
   const server = createServer((req, res) => {
@@ -24,7 +26,8 @@ export async function startDownstream(): Promise<Downstream> {
       body += chunk
     })
     req.on('end', () => {
-      const { order, effect, key } = JSON.parse(body)
+      const { order, effect, key, answer } = JSON.parse(body)
+      record?.({ type: 'ok', f: 'effect', process: 'downstream', order, effect, key, answer })
       attempts += 1
       const name = `${order} ${effect}`
       const seen = keys.get(name) ?? new Set()

@@ -3,6 +3,7 @@
  */
 
 import { type Agent, request } from 'node:http'
+import type { HistoryEvent, Recorder } from './history.ts'
 
 export interface Order {
   readonly text: string
@@ -24,9 +25,29 @@ interface Reply {
   readonly error?: { readonly code: number; readonly message: string }
 }
 
-const ANSWERS: Readonly<Record<string, unknown>> = {
-  address: { action: 'accept', content: { value: 'Ulm' } },
-  sure: { action: 'accept', content: { confirm: true } },
+/** What a client says, by the key of the question: a place, and `yes` or `no`. */
+export type Says = (key: string) => string
+
+const ULM: Says = (key) => (key === 'address' ? 'Ulm' : 'yes')
+
+/** How an order is placed, other than by default. */
+export interface Placing {
+  readonly says?: Says
+  /** The name of the client in the history. */
+  readonly process?: string
+  readonly record?: Recorder
+}
+
+function toResponses(answers: Readonly<Record<string, string>>): Record<string, unknown> {
+  const response = ([key, said]: [string, string]) => [
+    key,
+    { action: 'accept', content: key === 'address' ? { value: said } : { confirm: said === 'yes' } },
+  ]
+  return Object.fromEntries(Object.entries(answers).map(response))
+}
+
+function answersTo(asked: readonly string[], says: Says): Record<string, string> {
+  return Object.fromEntries(asked.map((key) => [key, says(key)]))
 }
 const META = {
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',
@@ -71,30 +92,47 @@ function post(
 /** Sends until an instance responds: a dead or draining instance is the balancer's problem, not the user's. */
 async function insist(
   send: () => Promise<{ status: number; text: string }>,
+  repeated: () => void = () => {},
 ): Promise<{ reply: Reply; repeats: number }> {
   for (let repeats = 0; repeats < MAX_REPEATS; repeats++) {
     const got = await send().catch(() => undefined)
     if (got && got.status !== 502 && got.status !== 503) return { reply: JSON.parse(got.text), repeats }
+    repeated()
     await new Promise((resolve) => setTimeout(resolve, 10))
   }
   throw new Error(`no response after ${MAX_REPEATS} tries`)
 }
 
-export async function placeOrder(url: URL, tool: string, order: number, agent: Agent): Promise<Order> {
+export async function placeOrder(
+  url: URL,
+  tool: string,
+  order: number,
+  agent: Agent,
+  { says = ULM, process = '', record }: Placing = {},
+): Promise<Order> {
+  const note = (type: HistoryEvent['type'], facts: object = {}): void =>
+    record?.({ type, f: 'round', process, order, ...facts })
   let extra: Record<string, unknown> = {}
+  let answers: Record<string, string> = {}
   let repeats = 0
   for (let round = 1; round <= MAX_ROUNDS; round++) {
     const params = { name: tool, arguments: { order }, ...extra, _meta: META }
     const body = JSON.stringify({ jsonrpc: '2.0', id: round, method: 'tools/call', params })
-    const sent = await insist(() => post(url, 'tools/call', tool, body, agent))
+    note('invoke', { answers })
+    const sent = await insist(
+      () => post(url, 'tools/call', tool, body, agent),
+      () => note('info'),
+    )
     repeats += sent.repeats
     const { result, error } = sent.reply
+    const asked = Object.keys(result?.inputRequests ?? {})
+    if (!error) note('ok', { asks: asked })
     if (error || !result) throw new Error(`order ${order}, round ${round}: ${error?.message ?? 'no result'}`)
     if (result.resultType === 'complete')
       return { text: result.content?.[0]?.text ?? '', rounds: round, repeats }
-    const asked = Object.keys(result.inputRequests ?? {})
     extra = { requestState: result.requestState }
-    if (asked.length > 0) extra.inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))
+    answers = answersTo(asked, says)
+    if (asked.length > 0) extra.inputResponses = toResponses(answers)
   }
   throw new Error(`order ${order}: not done after ${MAX_ROUNDS} rounds`)
 }
@@ -109,7 +147,10 @@ export async function placeTask(
   order: number,
   agent: Agent,
   lost: number,
+  { says = ULM, process = '', record }: Placing = {},
 ): Promise<Order> {
+  const note = (type: HistoryEvent['type'], facts: object = {}): void =>
+    record?.({ type, f: 'round', process, order, ...facts })
   let id = 0
   let repeats = 0
   const send = async (
@@ -118,7 +159,10 @@ export async function placeTask(
     params: object,
   ): Promise<NonNullable<Reply['result']>> => {
     const body = JSON.stringify({ jsonrpc: '2.0', id: ++id, method, params: { ...params, _meta: META } })
-    const sent = await insist(() => post(url, method, name, body, agent))
+    const sent = await insist(
+      () => post(url, method, name, body, agent),
+      () => note('info'),
+    )
     repeats += sent.repeats
     const { result, error } = sent.reply
     if (error || !result) throw new Error(`order ${order}, ${method}: ${error?.message ?? 'no result'}`)
@@ -132,8 +176,13 @@ export async function placeTask(
     if (status === 'completed') return { text: result?.content?.[0]?.text ?? '', rounds: id, repeats }
     if (status === 'input_required') {
       const asked = Object.keys(inputRequests ?? {})
-      const inputResponses = Object.fromEntries(asked.map((key) => [key, ANSWERS[key]]))
-      await send('tasks/update', taskId, { taskId, inputResponses })
+      // Of the polls, the history has those that show a question.
+      note('invoke')
+      note('ok', { asks: asked })
+      const answers = answersTo(asked, says)
+      note('invoke', { answers })
+      await send('tasks/update', taskId, { taskId, inputResponses: toResponses(answers) })
+      note('ok')
     } else if (status !== 'working') throw new Error(`order ${order}: the task is ${status}`)
     await new Promise((resolve) => setTimeout(resolve, 20))
   }

@@ -57,7 +57,7 @@ async function rest(order, ctx) {
   })
   const sure = await ctx.confirm('sure', `Charge order ${order}?`)
   if (!sure) return 'not charged'
-  await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key }))
+  await ctx.effect('charge', ({ key }) => post({ order, effect: 'charge', key, answer: address }))
   return `order ${order} goes to ${address}`
 }
 

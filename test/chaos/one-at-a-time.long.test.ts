@@ -2,15 +2,21 @@
 
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { appendFileSync, readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createServer, generateKey } from 'rondo'
-import { afterEach, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { describePostgres } from '../support/postgres.ts'
+import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { processFile } from '../support/process-file.ts'
+import { createPostgresDatabase } from '../support/store/postgres-database.ts'
 import { createSqliteDatabase } from '../support/store/sqlite-database.ts'
-import { until } from '../support/store/store-harness.ts'
+import { type Database, until } from '../support/store/store-harness.ts'
 import { send, settled } from '../support/task-client.ts'
 
-const LONG = process.env.RONDO_LONG !== undefined
+const TASKS = 60
+const KILLS = 4
 const KEYS = ['a', 'b', 'c']
 const closing: (() => Promise<unknown>)[] = []
 afterEach(async () => {
@@ -25,14 +31,20 @@ interface Report {
   readonly overlaps: number
 }
 
-async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
-  const database = await createSqliteDatabase()
+async function run(database: Database, tasks: number, kills: number, mode = ''): Promise<Report> {
   closing.push(() => database.close())
-  const log = `${database.file}.log`
+  const folder = mkdtempSync(join(tmpdir(), 'rondo-permits-'))
+  closing.push(async () => rmSync(folder, { recursive: true }))
+  const log = join(folder, 'log')
   writeFileSync(log, '')
   const keys = generateKey('k')
   const start = async (): Promise<ChildProcess> => {
-    const child = fork(processFile('test/support/permit-process.ts'), [database.file, log, keys, mode])
+    const child = fork(processFile('test/support/permit-process.ts'), [
+      JSON.stringify(database.address),
+      log,
+      keys,
+      mode,
+    ])
     await once(child, 'message')
     return child
   }
@@ -44,10 +56,6 @@ async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
     appendFileSync(log, `killed - ${child.pid}\n`)
   }
   const store = database.open()
-  // Creates the tables before the others come, and runs no task.
-  await store.ready()
-  const children = await Promise.all([start(), start(), start()])
-  closing.push(() => Promise.all(children.map(kill)))
   const server = createServer({
     name: 'permits',
     version: '1',
@@ -67,6 +75,9 @@ async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
     ids.push(String(created.result?.taskId))
     await send(server, 'tasks/get', { taskId: ids.at(-1) })
   }
+  // The tasks are there before anybody runs them, so that processes compete for them however slow this one is.
+  const children = await Promise.all([start(), start(), start()])
+  closing.push(() => Promise.all(children.map(kill)))
   let killed = 0
   const lines = () => readFileSync(log, 'utf8').trimEnd().split('\n')
   for (let i = 0; i < kills; i++) {
@@ -74,9 +85,9 @@ async function run(tasks: number, kills: number, mode = ''): Promise<Report> {
     const exits = () => lines().filter((line) => line.startsWith('exit')).length
     await until(
       'somebody is inside',
-      () => exits() === tasks || (lines().length > before + 4 && isInside(lines())),
+      () => exits() >= tasks || (lines().length > before + 4 && isInside(lines())),
     )
-    if (exits() === tasks) break
+    if (exits() >= tasks) break
     killed += 1
     const at = i % children.length
     await kill(children[at] as ChildProcess)
@@ -112,16 +123,30 @@ function readLog(lines: readonly string[]) {
   return { entered, overlaps, inside }
 }
 
-it('M3 no two processes are inside the work of one key, whichever is killed, and every task ends', {
-  timeout: 300_000,
-}, async () => {
-  const tasks = LONG ? 600 : 45
-  const report = await run(tasks, LONG ? 20 : 3)
-  expect(report).toMatchObject({ completed: tasks, overlaps: 0 })
-  expect(report.entered).toBeGreaterThanOrEqual(tasks)
-  expect(report.killed).toBeGreaterThan(0)
+function describeKills(open: () => Database | Promise<Database>): void {
+  it('M3 no two processes are inside the work of one key, whichever is killed, and every task ends', {
+    timeout: 300_000,
+  }, async () => {
+    const report = await run(await open(), TASKS, KILLS)
+    expect(report).toMatchObject({ completed: TASKS, overlaps: 0 })
+    expect(report.entered).toBeGreaterThanOrEqual(TASKS)
+    expect(report.killed).toBeGreaterThan(0)
+  })
+}
+
+describe('tasks that run one at a time, on SQLite', () => {
+  describeKills(createSqliteDatabase)
+
+  it('control: a store that grants every permit is noticed', { timeout: 120_000 }, async () => {
+    expect((await run(await createSqliteDatabase(), 45, 0, 'open')).overlaps).toBeGreaterThan(0)
+  })
 })
 
-it('control: a store that grants every permit is noticed', { timeout: 120_000 }, async () => {
-  expect((await run(45, 0, 'open')).overlaps).toBeGreaterThan(0)
+describePostgres('tasks that run one at a time, on PostgreSQL', () => {
+  let server: TestPostgres
+  beforeAll(async () => {
+    server = await startPostgres({ fsync: false })
+  })
+  afterAll(() => server.stop())
+  describeKills(() => createPostgresDatabase(server))
 })
