@@ -7,22 +7,25 @@ const source = (path: string): string => new URL(`./packages/${path}.ts`, import
 export const alias = [
   { find: /^rondo$/, replacement: source('rondo/src/index') },
   { find: /^rondo\/client\/oauth$/, replacement: source('rondo/src/client-oauth') },
-  { find: /^rondo\/([a-z]+)$/, replacement: source('rondo/src/$1') },
+  { find: /^rondo\/([a-z-]+)$/, replacement: source('rondo/src/$1') },
   { find: /^@rondo\/([a-z-]+)$/, replacement: source('$1/src/index') },
 ]
+
+const CARRIERS = ['test/scenarios/**/*.test.ts', 'test/interop/**/*.test.ts']
 
 export default defineConfig({
   resolve: { alias },
   test: {
     projects: [
-      // Tests of a part keep no state in modules: loading them once for all files is half of their time.
+      // These keep no state in modules: loading them once for all files of a worker is half of their time.
       { extends: true, test: { name: 'parts', include: ['packages/*/src/**/*.test.ts'], isolate: false } },
+      { extends: true, test: { name: 'carriers', include: CARRIERS, isolate: false } },
       {
         extends: true,
         test: {
           name: 'whole',
           include: ['test/**/*.test.ts', 'examples/**/*.test.ts'],
-          exclude: ['**/node_modules/**', '**/*.long.test.ts'],
+          exclude: ['**/node_modules/**', '**/*.long.test.ts', ...CARRIERS],
         },
       },
     ],

@@ -1,8 +1,8 @@
 import { defineConfig } from 'vitest/config'
 import { alias } from './vitest.config.ts'
 
-// The long forms of the suites under test/ (`npm run test:security`, `npm run test:chaos`), and the files that only
-// `npm run test:long` runs: `*.long.test.ts`.
+// The long forms of the suites under test/ (`npm run test:security`, `npm run test:chaos`), which set RONDO_LONG, and the
+// files that only `npm run test:long` runs: `*.long.test.ts`.
 export default defineConfig({
   resolve: { alias },
   test: {
@@ -11,6 +11,5 @@ export default defineConfig({
     hookTimeout: 300_000,
     expect: { poll: { timeout: 120_000, interval: 20 } },
     fileParallelism: false,
-    env: { RONDO_LONG: '1' },
   },
 })

@@ -147,8 +147,11 @@ for (const name of readdirSync('packages').filter((one) => existsSync(join('pack
   writeBundled(folder, bundledIn(metafile, ...(isCommand ? [page.metafile] : [])))
   // The pages of the repository that the package contains, unless it has one of its own.
   for (const page of files.filter((name) => /\.md$|^LICENSE$|^docs$/.test(name)))
-    if (existsSync(page) && !OWN_PAGES.includes(join(folder, page)))
+    if (existsSync(page) && !OWN_PAGES.includes(join(folder, page))) {
+      // A page that is gone from the repository goes from the copy as well.
+      rmSync(join(folder, page), { recursive: true, force: true })
       cpSync(page, join(folder, page), { recursive: true })
+    }
 }
 rmSync(TYPES, { recursive: true })
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Compares docs/reference/requirements.md with the last test report and prints which requirement has a passing test.
+ * Compares test/requirements.md with the last test report and prints which requirement has a passing test.
  *
  * A test quotes an id if a title (of the test or of a `describe` around it) begins with it, or contains it in
  * parentheses: `B7 refuses …`, `B3 B4 refuses …`, `refuses … (B7)`. Only ids of the known sections count; laws (P1) and
@@ -16,7 +16,7 @@ import { parseArgs } from 'node:util'
 const HELP = `Usage: npm run coverage:spec -- [options]
 
   --report FILE  the JSON report of a test run (test-report.json)
-  --list FILE    the list of requirements (docs/reference/requirements.md)
+  --list FILE    the list of requirements (test/requirements.md)
   --quiet        print only totals and problems
   --help         this text
 
@@ -36,7 +36,7 @@ const SECTIONS = {
   J: 3,
   K: 5,
   L: 6,
-  M: 4,
+  M: 6,
   N: 5,
   R: 11,
 }
@@ -172,7 +172,7 @@ function main() {
   const { values } = parseArgs({
     options: {
       report: { type: 'string', default: 'test-report.json' },
-      list: { type: 'string', default: 'docs/reference/requirements.md' },
+      list: { type: 'string', default: 'test/requirements.md' },
       quiet: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },

