@@ -224,6 +224,31 @@ describe('K5 W5 callers', () => {
   })
 })
 
+describe('never twice: a gateway that stops while a call waits for an answer', () => {
+  it.each(REVISIONS)(
+    'says that it may have had effects, and not to send it again (server of %s)',
+    async (revision) => {
+      const up = await orders()
+      const { url, gateway } = await serveGateway({ up: { url: up.url, revision } })
+      let stopping: Promise<void> | undefined
+      const form = () => {
+        stopping = gateway.close()
+        return new Promise<never>(() => {})
+      }
+      const client = await connect(url, {
+        mode: '2025-11-25',
+        drafts: false,
+        answers: { elicitation: { form } },
+      })
+      onTestFinished(() => client.close())
+      await expect(client.callTool('order', { n: 1 })).rejects.toThrow(
+        'The gateway is stopping, so the call at "up" was ended. It may have had effects there',
+      )
+      await stopping
+    },
+  )
+})
+
 /** An upstream that is not what it should be. */
 async function misbehaving(reply: (body: Record<string, unknown>) => unknown): Promise<string> {
   const http = createHttp(async (request, response) => {

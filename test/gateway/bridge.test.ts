@@ -143,7 +143,7 @@ describe('rondo bridge says why it cannot start', () => {
       'a server that is not there',
       ['http://127.0.0.1:9/mcp'],
       6,
-      /The server "127\.0\.0\.1" does not answer: .*ECONNREFUSED/,
+      /The server "127\.0\.0\.1-9" does not answer: .*ECONNREFUSED/,
     ],
     ['plain HTTP to another machine', ['http://example.com/mcp'], 2, /must be https/],
     ['two tools of one name', ['--config', clashing()], 2, /both offer the tool "a_a_add"/],

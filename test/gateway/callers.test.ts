@@ -159,6 +159,21 @@ describe('W5 lists of callers', () => {
     ])
   })
 
+  it.each([
+    ['a caller’s own credentials is private, whatever the server says', credentials, 'private'],
+    ['a login that all share is as the server says', undefined, 'public'],
+  ])('have resources whose content, read with %s', async (_what, own, cacheScope) => {
+    const uri = 'doc:///report'
+    const contents = [{ uri, text: 'of one caller' }]
+    const resources = [{ uri, name: 'report' }]
+    const up = await fake(
+      modern({ resources, call: () => ({ contents, ttlMs: 60_000, cacheScope: 'public' }) }),
+    )
+    const upstreams = { up: { url: up.url, ...(own && { credentials: own }) } }
+    const { url } = await serveGateway(upstreams, { authenticate: byHeader })
+    expect(await (await as(url, 'ann')).readResource(uri)).toMatchObject({ contents, cacheScope })
+  })
+
   it('bring no caller the instructions that another one was given', async () => {
     const offer = modern({ tools: toolRows('t') })
     const up = await fake((message, _response, request) => {

@@ -92,13 +92,16 @@ describe.each(cells)('W7 from $host to $behind', ({ host, behind }) => {
       _meta: { 'vendor/x': 1 },
       outputSchema: { properties: { twice: { type: 'number' } } },
     })
-    const result = await client.callTool('shape', { n: 4 }, { meta: { 'vendor/z': 3 } })
+    const meta = { 'vendor/z': 3, 'io.modelcontextprotocol/related-task': { taskId: 'another' } }
+    const result = await client.callTool('shape', { n: 4 }, { meta })
     expect(result).toMatchObject({
       structuredContent: { twice: 8 },
       content: [{ text: 'it' }],
       _meta: { 'vendor/y': 2 },
     })
     expect(seen.meta).toMatchObject({ 'vendor/z': 3 })
+    // W5 The protocol's own keys belong to one hop.
+    expect(JSON.stringify(seen.meta)).not.toContain('another')
     expect(await client.callTool('fails')).toMatchObject({ isError: true })
     expect(await client.callTool('shape', { n: 'x' })).toMatchObject({ isError: true })
     await expect(client.callTool('nothing')).rejects.toMatchObject({ peer: { code: -32602 } })

@@ -1,6 +1,6 @@
 /** Peers that lie, vanish or never stop: what the gateway then says, and what it never does. */
 
-import type { AskLocally } from '@rondo/gateway'
+import { type AskLocally, createGateway } from '@rondo/gateway'
 import { generateKey } from 'rondo'
 import { connect } from 'rondo/client'
 import { describe, expect, it, onTestFinished } from 'vitest'
@@ -117,6 +117,26 @@ describe('W8 an upstream that does not answer at the start', () => {
     await expect.poll(() => gateway.upstreams()[0]).toMatchObject({ name: 'slow', tools: 1 })
     expect((await client.listTools({ fresh: true })).map(({ name }) => name)).toContain('slow_t')
   })
+
+  it('is named in a warning after three seconds if nobody else answers either', async () => {
+    const silent = await fake(() => new Promise(() => {}))
+    const clock = createManualClock()
+    const warnings: string[] = []
+    const gateway = createGateway({
+      name: 'g',
+      version: '1',
+      keys: generateKey(),
+      upstreams: { silent: { url: silent.url } },
+      clock,
+      log: (event) => event.event === 'warning' && warnings.push(event.message),
+    })
+    const ready = gateway.ready().catch(String)
+    expect(warnings).toEqual([])
+    await clock.elapse(3_000)
+    expect(warnings).toEqual(['Waiting for the server "silent", which has not answered yet.'])
+    await gateway.close()
+    expect(await ready).toContain('"silent" does not answer: this gateway is closed')
+  })
 })
 
 describe('R9 W8 connections to one upstream', () => {
@@ -192,6 +212,30 @@ describe('W4 a policy', () => {
   })
 })
 
+describe('W4 a policy that adds a question', () => {
+  it('under a key that the server did not use has nobody asked about it', async () => {
+    const up = await asker()
+    const requestedSchema = { type: 'object', properties: {} }
+    const extra = {
+      method: 'elicitation/create',
+      params: { mode: 'form', message: 'More?', requestedSchema },
+    }
+    const { url } = await serveGateway(
+      { up: { url: up.url } },
+      { onRound: () => ({ kind: 'rewrite', questions: { extra } as never }) },
+    )
+    const asked: string[] = []
+    const form = ({ message }: { message: string }) => {
+      asked.push(message)
+      return { action: 'accept', content: {} } as const
+    }
+    const client = await connect(url, { answers: { elicitation: { form } } })
+    onTestFinished(() => client.close())
+    expect(await client.callTool('t')).toMatchObject(said('done'))
+    expect(asked).toEqual(['Who?'])
+  })
+})
+
 describe('W9 a confirmation', () => {
   it("is the gateway's own: its answer does not go upstream", async () => {
     const up = await asker()
@@ -252,6 +296,38 @@ describe('W2 an upstream that changes its revision', () => {
   })
 })
 
+describe('W2 a server that is replaced by one of another revision between two rounds', () => {
+  it('does not get the call again', async () => {
+    const up = await asker()
+    let isOld = false
+    const begun: string[] = []
+    const changing = await fake(async (message, response, request) => {
+      const body = JSON.stringify({ jsonrpc: '2.0', ...message })
+      if (!isOld) return (await fetch(up.url, { method: 'POST', body })).json()
+      const data = { supported: ['2025-11-25'] }
+      const isNew = request.headers['mcp-protocol-version'] === '2026-07-28'
+      if (isNew) return { error: { code: -32022, message: 'Unsupported protocol version', data } }
+      if (message.method !== 'tools/call') return older(message, response, request)
+      begun.push(body)
+      return { result: said('begun again') }
+    })
+    const { url } = await serveGateway({ up: { url: changing.url } })
+    const client = await connect(url, { answers: { elicitation: { form: () => ({ action: 'cancel' }) } } })
+    onTestFinished(() => client.close())
+    const call = { method: 'tools/call', name: 't', arguments: {} } as const
+    const asked = await client.round(call)
+    if (asked.resultType !== 'input_required') throw new Error('no question')
+    isOld = true
+    const { requestState } = asked
+    const answered = { requestState, inputResponses: { q: { action: 'accept', content: {} } } } as const
+    const ended = await client.round(call, answered).then(JSON.stringify, String)
+    expect(ended).not.toContain('begun again')
+    expect(begun).toEqual([])
+    // Control: a new call is served in the other revision.
+    expect(await client.callTool('t')).toMatchObject(said('begun again'))
+  })
+})
+
 describe('never twice', () => {
   it('says that a call may have had effects when its stream breaks and its upstream is gone', async () => {
     const up: Fake = await fake((message, response, request) => {
@@ -268,6 +344,55 @@ describe('never twice', () => {
     expect(JSON.stringify(result)).toMatch(/may have had effects/)
     expect(JSON.stringify(result)).not.toMatch(/Nothing was sent/)
     expect(up.methods.filter((one) => one === 'tools/call').length).toBe(1)
+  })
+})
+
+describe('never twice: a held call whose server is gone when it is answered', () => {
+  it('is not said to be one of which nothing was sent', async () => {
+    const up = await fake((message, response, request) => {
+      if (message.method !== 'tools/call') return older(message, response, request)
+      const params = { mode: 'form', message: 'Who?', requestedSchema: { type: 'object', properties: {} } }
+      const question = { jsonrpc: '2.0', id: 1, method: 'elicitation/create', params }
+      response.writeHead(200, { 'Content-Type': 'text/event-stream' })
+      response.write(`id: 1\nretry: 1\ndata: ${JSON.stringify(question)}\n\n`)
+      return undefined
+    })
+    const { url, gateway } = await serveGateway({ up: { url: up.url } })
+    const client = await connect(url)
+    onTestFinished(() => client.close())
+    const call = { method: 'tools/call', name: 't', arguments: {} } as const
+    const asked = await client.round(call, { accepts: ['form'] })
+    if (asked.resultType !== 'input_required') throw new Error('no question')
+    up.stop()
+    await expect.poll(() => gateway.heldCalls(), { timeout: 20_000 }).toBe(0)
+    const { requestState, inputRequests } = asked
+    const [key = ''] = Object.keys(inputRequests)
+    const inputResponses = { [key]: { action: 'accept', content: {} } } as const
+    const ended = client.round(call, { requestState, inputResponses, accepts: ['form'] })
+    expect(JSON.stringify(await ended)).toMatch(/"up.*may have had effects/)
+    expect(JSON.stringify(await ended)).not.toMatch(/Nothing was sent/)
+  })
+})
+
+describe('never twice: a call that has become a task, whose server is gone', () => {
+  it('is not said to be one of which nothing was sent', async () => {
+    const at = new Date(0).toISOString()
+    const head = { taskId: 'task', createdAt: at, lastUpdatedAt: at, ttlMs: null, pollIntervalMs: 1 }
+    const data = { requiredCapabilities: { extensions: { 'io.modelcontextprotocol/tasks': {} } } }
+    const up: Fake = await fake((message, response) => {
+      if (message.method !== 'tools/call') return modern({ tools: toolRows('t') })(message)
+      const meta = message.params?._meta as Record<string, { extensions?: object }> | undefined
+      if (meta?.['io.modelcontextprotocol/clientCapabilities']?.extensions === undefined)
+        return { error: { code: -32021, message: 'Missing capability', data } }
+      response.on('finish', () => up.stop())
+      return { result: { ...head, status: 'working', resultType: 'task' } }
+    })
+    const { url } = await serveGateway({ up: { url: up.url } })
+    const client = await connect(url, { tasks: false })
+    onTestFinished(() => client.close())
+    const result = JSON.stringify(await client.callTool('t'))
+    expect(result).toMatch(/The call at \\"up\\" failed.*may have had effects/)
+    expect(result).not.toMatch(/Nothing was sent/)
   })
 })
 

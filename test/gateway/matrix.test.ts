@@ -77,16 +77,20 @@ function toPage(): string {
   const names = Object.keys(BEHAVIOURS)
   const rows = [...results].sort(([a], [b]) => (a < b ? -1 : 1))
   return [
-    '<!-- reference for operators, at most 400 words -->',
+    '<!-- reference for operators, at most 100 words -->',
     '',
     '# What the bridge bridges',
     '',
     'Each row is a client and a server with [`rondo bridge`](../guide/bridge.md) or a [gateway](../guide/gateway.md) between them. The official packages 1.32 and 2.4 and Rondo',
-    'are on both sides. A test runs every cell and writes this page. Another one calls through a gateway with the command line of the Inspector 2.12, in both eras.',
+    'are on both sides. A test runs every cell and writes the table. Another one calls through a gateway with the command line of the Inspector 2.12, in both eras.',
+    '',
+    '<!-- matrix -->',
     '',
     `| client → server | ${names.join(' | ')} |`,
     `| --- | ${names.map(() => '---').join(' | ')} |`,
     ...rows.map(([name, row]) => `| ${name} | ${names.map((one) => row.get(one)).join(' | ')} |`),
+    '',
+    '<!-- /matrix -->',
     '',
   ].join('\n')
 }

@@ -90,7 +90,11 @@ async function follower(url: string, who: string, accepts: 'form' | 'nothing' = 
   return client
 }
 
-const authenticate: GatewayOptions['authenticate'] = ({ headers }) => ({ subject: headers('x-user') ?? '' })
+/** Knows `ann`, and `ann` of another login as `ann@issuer`. */
+const authenticate: GatewayOptions['authenticate'] = ({ headers }) => {
+  const [subject = '', issuer] = (headers('x-user') ?? '').split('@')
+  return { subject, ...(issuer && { issuer }) }
+}
 
 async function begun(client: Client, name: string, args: Readonly<Record<string, unknown>> = {}) {
   const round = await client.round({ method: 'tools/call', name, arguments: args }, { tasks: true })
@@ -151,6 +155,26 @@ describe('a client that follows tasks', () => {
     expect((await client.callTool('job', { n: 5 })).content).toEqual([{ type: 'text', text: 'ran 5: yes' }])
   })
 
+  it('has its call followed where a person on this machine is asked, who could not be asked about a task', async () => {
+    const { url } = await jobs()
+    const asked: string[] = []
+    const ask: GatewayOptions['ask'] = {
+      kinds: ['form'],
+      async ask({ target }) {
+        asked.push(target)
+        return YES
+      },
+    }
+    const gateway = await serveGateway({ up: { url } }, { ask })
+    const client = await follower(gateway.url, 'ann', 'nothing')
+    const call = { method: 'tools/call', name: 'job', arguments: { n: 8 } } as const
+    expect(await client.round(call, { tasks: true, accepts: [] })).toMatchObject({
+      resultType: 'complete',
+      result: { content: [{ text: 'ran 8: yes' }] },
+    })
+    expect(asked).toEqual(['job'])
+  })
+
   it('cancels the task at its server', async () => {
     const { url, seen } = await jobs()
     const gateway = await serveGateway({ up: { url } })
@@ -193,7 +217,7 @@ describe('a client that follows tasks', () => {
     const { url, seen } = await jobs()
     const gateway = await serveGateway({ up: { url } }, { authenticate })
     const ann = await follower(gateway.url, 'ann')
-    const bob = await follower(gateway.url, 'bob')
+    const others = [await follower(gateway.url, 'bob'), await follower(gateway.url, 'ann@other.example')]
     const { taskId } = await begun(ann, 'slow')
     await expect.poll(() => seen.slow).toBe('running')
     const direct = await connect(url)
@@ -207,11 +231,12 @@ describe('a client that follows tasks', () => {
       `up.${'x'.repeat(9_000)}`,
     ]
     for (const id of ids) {
-      await expect(bob.task(id).get()).rejects.toMatchObject({ peer: { code: -32602 } })
-      await expect(bob.task(id).answer({ a: { action: 'cancel' } })).rejects.toMatchObject({
-        peer: { code: -32602 },
-      })
-      await expect(bob.task(id).cancel()).rejects.toMatchObject({ peer: { code: -32602 } })
+      for (const other of others.map((one) => one.task(id))) {
+        await expect(other.get()).rejects.toMatchObject({ peer: { code: -32602 } })
+        const answering = other.answer({ a: { action: 'cancel' } })
+        await expect(answering).rejects.toMatchObject({ peer: { code: -32602 } })
+        await expect(other.cancel()).rejects.toMatchObject({ peer: { code: -32602 } })
+      }
       if (id !== taskId) await expect(ann.task(id).get()).rejects.toMatchObject({ peer: { code: -32602 } })
     }
     expect(seen.slow).toBe('running')
@@ -327,8 +352,9 @@ describe('a client that follows tasks', () => {
     const onRound = () => ({ kind: 'refuse', reason: 'not here' }) as const
     const gateway = await serveGateway({ up: { url: up.url } }, { onRound })
     const client = await follower(gateway.url, 'ann')
-    await client.task((await begun(client, 't')).taskId).answer({ sure: YES })
-    expect(up.requests).toEqual(['tasks/get', 'tasks/cancel'])
+    const answering = client.task((await begun(client, 't')).taskId).answer({ sure: YES })
+    await expect(answering).rejects.toThrow(/not shown here: not here.*has not ended yet/)
+    expect(up.requests).toEqual(['tasks/get', 'tasks/cancel', 'tasks/get'])
   })
 
   it('W2 opens no handle with other keys, and cancels a task whose id does not fit into a handle', async () => {

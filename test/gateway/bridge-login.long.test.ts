@@ -114,6 +114,19 @@ describe('W5 a login of rondo login', () => {
     },
   )
 
+  it.each(['Authorization: Bearer secret', 'X-Key: secret'])(
+    'is not needed for a token: what --header "%s" sends is protected as well',
+    async (header) => {
+      const { url, token, greet } = await listen(await serveOfficial(), '--header', header)
+      expect(token).toMatch(/^[\w-]{32}$/)
+      await expect(greet({})).rejects.toThrow(/401|login/i)
+      const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' }
+      const inQuery = await fetch(`${url}?token=${token}`, { method: 'POST', body: '{}', headers })
+      expect(inQuery.status).toBe(401)
+      expect(await greet({ Authorization: `Bearer ${token}` })).toContain('Hello, Ada!')
+    },
+  )
+
   it('control: nothing is protected if no login is used', async () => {
     const { token, greet } = await listen(await serveOfficial())
     expect(token).toBeUndefined()
