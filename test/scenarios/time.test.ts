@@ -53,7 +53,8 @@ describe('a question with a time limit in a session', () => {
   })
 
   it('G2 expires by timer and is withdrawn; an answer that was there already counts', async () => {
-    const { text, client } = await call(100, (message) => (message === 'Limited?' ? never : accept))
+    // Long enough for the other answer to arrive first, on a busy machine too.
+    const { text, client } = await call(3_000, (message) => (message === 'Limited?' ? never : accept))
     expect(text).toBe('expired accept')
     const withdrawn = client.received.filter(({ method }) => method === 'notifications/cancelled')
     const limited = client.asked.find(({ params }) => (params as { message: string }).message === 'Limited?')
@@ -65,7 +66,7 @@ describe('a question with a time limit in a session', () => {
   })
 
   it('G2 a question with a limit that was answered counts although another one is still open when its time comes', async () => {
-    const { text } = await call(100, (message, times) =>
+    const { text } = await call(3_000, (message, times) =>
       message === 'Limited?' ? accept : times > 1 ? accept : never,
     )
     expect(text).toBe('accept accept')

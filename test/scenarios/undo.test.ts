@@ -8,6 +8,7 @@ import { connect } from 'rondo/client'
 import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { OnceAttempt, OnceStore } from '../../packages/rondo/src/store/store.ts'
 import { connectOlder } from '../support/older-client.ts'
 import { send, settled } from '../support/task-client.ts'
 import { connectTurns } from '../support/turns-client.ts'
@@ -169,7 +170,7 @@ const CARRIERS: [string, (ending: Ending) => Promise<Ran>][] = [
 ]
 
 describe.each(CARRIERS)('effects that can be undone under %s', (_name, run) => {
-  it('R10 P20 are undone after a No, with the result and the keys of the rounds', async () => {
+  it('R10 P20 M1 are undone after a No, with the result and the keys of the rounds', async () => {
     const ran = await run('no')
     expect(ran).toEqual(await byToken('no'))
     expect(ran.text).toBe('Released two one.')
@@ -181,16 +182,82 @@ describe.each(CARRIERS)('effects that can be undone under %s', (_name, run) => {
     ])
   })
 
-  it('R10 P20 are undone after a failure, with the result and the keys of the rounds', async () => {
+  it('R10 P20 M1 are undone after a failure, with the result and the keys of the rounds', async () => {
     const ran = await run('fails')
     expect(ran).toEqual(await byToken('fails'))
     expect(ran.text).toBe('Sold out.\nUndone: two, one.')
     expect(ran.happened).toHaveLength(4)
   })
 
-  it('R10 P20 stay after a success, with the result and the keys of the rounds', async () => {
+  it('R10 P20 M1 stay after a success, with the result and the keys of the rounds', async () => {
     const ran = await run('yes')
     expect(ran).toEqual(await byToken('yes'))
     expect(ran.happened).toHaveLength(2)
+  })
+})
+
+describe('a round with an effect that can be undone comes again, because its reply was lost', () => {
+  /** Calls a single-use tool with a store that loses the last reply and removes no record, and sends the last request again. */
+  async function callTwice(ends: () => unknown): Promise<{ replies: unknown[]; happened: string[] }> {
+    const happened: string[] = []
+    const memory = createMemoryStore()
+    let isLost = false
+    let claimed: OnceAttempt | undefined
+    const once: OnceStore = {
+      ...memory.once,
+      claim(slot, attempt) {
+        if (slot.digest !== 'effect') claimed = attempt
+        return memory.once.claim(slot, attempt)
+      },
+      async settle(slot, response) {
+        if (slot.digest === 'effect' || !happened.includes('end') || isLost || !claimed)
+          return memory.once.settle(slot, response)
+        isLost = true
+        // As if so much time had passed that its process counts as dead.
+        await memory.once.renew(slot, { ...claimed, holdMs: 0 })
+        throw new Error('The connection was lost')
+      },
+    }
+    const remove = () => Promise.reject(new Error('The connection was lost'))
+    const store = { ...memory, once, records: memory.records && { ...memory.records, remove } }
+    const server = createServer({ name: 'undo', version: '1', keys, log: 'off', store })
+    closing.push(() => server.close())
+    server.tool('trip', { once: true }, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Book it?')
+      const undo = () => void happened.push('release')
+      await ctx.effect('room', () => void happened.push('reserve'), { undo })
+      happened.push('end')
+      return ends() as string
+    })
+    const replies: unknown[] = []
+    let params: Record<string, unknown> = { name: 'trip', arguments: {} }
+    const capabilities = { elicitation: { form: {} } }
+    for (let round = 0; round < 10 && !(isLost && replies.length > 1); round++) {
+      const { result, error } = await send(server, 'tools/call', params, { capabilities })
+      if (result?.resultType !== 'input_required') replies.push(result ?? error)
+      else {
+        const { requestState, inputRequests } = result as { requestState: string; inputRequests?: object }
+        const answers = inputRequests && { inputResponses: { sure: yes('yes') } }
+        params = { name: 'trip', arguments: {}, requestState, ...answers }
+      }
+    }
+    return { replies, happened }
+  }
+
+  it('M1 a failure: nothing is reserved again, and the caller learns what was undone', async () => {
+    const { replies, happened } = await callTwice(() => {
+      throw new ToolError('Sold out.')
+    })
+    expect(replies).toMatchObject([
+      { code: -32603 },
+      { code: -32602, data: { undone: ['room'], notUndone: [] } },
+    ])
+    expect(happened).toEqual(['reserve', 'end', 'release'])
+  })
+
+  it('M1 a success: it ends well again, also if its record could not be removed', async () => {
+    const { replies, happened } = await callTwice(() => 'Booked.')
+    expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Booked.' }] }])
+    expect(happened).toEqual(['reserve', 'end', 'reserve', 'end'])
   })
 })

@@ -3,6 +3,7 @@
  * are the same call.
  */
 
+import fc from 'fast-check'
 import { createServer, generateKey, type Server, type ServerOptions, type ToolDefinition } from 'rondo'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -170,6 +171,45 @@ describe('a call in rounds', () => {
     })
     expect(world.order).toEqual(['pay b'])
   })
+
+  it.each([
+    ['checks its permit', 'permits.renew'],
+    ['claims an effect with `once`', 'once.claim'],
+  ])('M3 runs no effect if its process froze while it %s', async (_, place) => {
+    let at = 1_800_000_000_000
+    const now = () => at
+    let isFrozen = false
+    const freezes = <A extends unknown[], T>(name: string, ask: (...args: A) => Promise<T>) => {
+      return async (...args: A): Promise<T> => {
+        const reply = await ask(...args)
+        if (isFrozen && name === place) at += 60_000
+        return reply
+      }
+    }
+    const store = createMemoryStore({ now })
+    const { permits, once } = store
+    const connected = {
+      ...store,
+      permits: permits && { ...permits, renew: freezes('permits.renew', permits.renew) },
+      once: { ...once, claim: freezes('once.claim', once.claim) },
+    }
+    const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store: connected, now })
+    closing.push(() => server.close())
+    let paid = 0
+    server.tool('pay', { input, concurrency: byOrder }, async (_args, ctx) => {
+      await ctx.confirm('sure', 'Sure?')
+      await ctx.effect('pay', () => void paid++, { once: true })
+      return 'paid'
+    })
+    const { requestState } = (await call(server, 'pay', 'a')).result as { requestState: string }
+    const finish = () => call(server, 'pay', 'a', { requestState, inputResponses: accept })
+    isFrozen = true
+    expect((await finish()).error?.message).toContain('no longer holds its permit')
+    expect(paid).toBe(0)
+    isFrozen = false
+    expect(textOf(await finish())).toBe('paid')
+    expect(paid).toBe(1)
+  })
 })
 
 const STORES: [string, () => Promise<() => Store>][] = [
@@ -279,6 +319,104 @@ it('M3 a call that is refused before it begins leaves no permit behind', async (
   const id = await begin(server, 'work', 'b')
   await open(world, 'b')
   expect(await settled(server, id)).toMatchObject({ status: 'completed' })
+})
+
+it('M3 a call whose task is refused does not keep its caller from the same call later', async () => {
+  const world = newWorld()
+  const terms: Terms = { task: 'always', dedupe: ({ order }) => order }
+  const server = start(world, createMemoryStore(), terms, { tasks: { maxOpen: 1 } })
+  const first = await begin(server, 'work', 'a', '1')
+  const full = await send(server, 'tools/call', { name: 'work', arguments: { order: '2', name: 'b' } })
+  expect(full.error?.message).toContain('Too many tasks are open')
+  await open(world, 'a')
+  await settled(server, first)
+  const second = await begin(server, 'work', 'b', '2')
+  await open(world, 'b')
+  expect(await settled(server, second)).toMatchObject({ status: 'completed' })
+})
+
+it('M3 keys are told apart whatever their text is', async () => {
+  const odd = ['__proto__', 'constructor', '', ' ', 'a\u0000b', 'x'.repeat(1_000_000)]
+  const server = start(newWorld(), createMemoryStore(), { concurrency: byOrder })
+  for (const order of odd) {
+    const more = { arguments: { order, name: 'a' } }
+    expect((await call(server, 'ask', 'a', more)).result).toMatchObject({ resultType: 'input_required' })
+    expect((await call(server, 'ask', 'a', more)).error?.message).toContain('may run at once')
+  }
+})
+
+it('M3 a release that lowers the limit admits nobody before enough calls have ended', async () => {
+  const [world, store] = [newWorld(), createMemoryStore()]
+  const former = start(world, store, { concurrency: { limit: 2, otherwise: 'refuse' } })
+  const next = start(world, store, { concurrency: { limit: 1, otherwise: 'refuse' } })
+  const states: string[] = []
+  for (const name of ['a', 'b']) states.push(String((await call(former, 'ask', name)).result?.requestState))
+  for (const [i, name] of ['a', 'b'].entries()) {
+    expect((await call(next, 'ask', 'c')).error?.message).toContain('may run at once')
+    const requestState = states[i]
+    expect(textOf(await call(next, 'ask', name, { requestState, inputResponses: accept }))).toBe(
+      `${name} true`,
+    )
+  }
+  expect((await call(next, 'ask', 'c')).result).toMatchObject({ resultType: 'input_required' })
+})
+
+const SKEWS = [0, 3 * 60_000, -3 * 60_000, 40 * 86_400_000]
+
+it('M3 E9 holds one task of a key at a time, in the order in which they came, on instances whose clocks disagree', async () => {
+  const asked: string[] = []
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('begin' as const), at: fc.nat(3), order: fc.constantFrom('7', '8') }),
+    fc.record({ kind: fc.constant('answer' as const), at: fc.nat(3), order: fc.constantFrom('7', '8') }),
+    fc.record({ kind: fc.constant('pass' as const), ms: fc.constantFrom(1_000, 90_000, 3_600_000) }),
+  )
+  const check = async (steps: readonly (typeof step extends fc.Arbitrary<infer T> ? T : never)[]) => {
+    let time = Date.now()
+    const store = createMemoryStore({ now: () => time })
+    const terms: Terms = { task: 'always', concurrency: { key: ({ order }) => order } }
+    const servers = SKEWS.map((skew) => start(newWorld(), store, terms, { now: () => time + skew }))
+    const open: Record<string, string[]> = { 7: [], 8: [] }
+    const statusOf = async (id: string) =>
+      (await send(servers[0] as Server, 'tasks/get', { taskId: id })).result?.status
+    /** The first of each key is asked, and nobody else is. */
+    const settle = async () => {
+      for (const [first, ...others] of Object.values(open)) {
+        if (first === undefined) continue
+        await until(`${first} is asked`, async () => (await statusOf(first)) === 'input_required')
+        for (const id of others) await until(`${id} waits`, () => waiting(servers[0] as Server, id))
+        asked.push(first)
+      }
+    }
+    for (const one of steps) {
+      if (one.kind === 'pass') time += one.ms
+      else if (one.kind === 'begin') {
+        const id = await begin(servers[one.at] as Server, 'ask', String(asked.length), one.order)
+        open[one.order]?.push(id)
+      } else {
+        const id = open[one.order]?.shift()
+        if (id === undefined) continue
+        await send(servers[one.at] as Server, 'tasks/update', { taskId: id, inputResponses: accept })
+        await until(`${id} ends`, async () => (await statusOf(id)) === 'completed')
+      }
+      await settle()
+    }
+    await Promise.all(servers.map((server) => server.close()))
+  }
+  await fc.assert(fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 10 }), check), {
+    numRuns: 12,
+    seed: 7,
+    examples: [
+      [
+        [
+          { kind: 'begin', at: 3, order: '7' },
+          { kind: 'pass', ms: 3_600_000 },
+          { kind: 'begin', at: 2, order: '7' },
+          { kind: 'answer', at: 1, order: '7' },
+        ],
+      ],
+    ],
+  })
+  expect(asked.length).toBeGreaterThan(12)
 })
 
 /** Whether the task says that it waits for others. */

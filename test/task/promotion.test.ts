@@ -123,6 +123,50 @@ describe('the request that turns a call into a task', () => {
     expect(await settled(server, taskId)).toMatchObject({ result: { content: [{ text }] } })
   })
 
+  it.each([
+    'in rounds',
+    'as a task from its second request on',
+    'as a task that the handler begins',
+  ] as const)(
+    'R3 D9 keeps the answers of the manual form while the handler asks something else, %s',
+    async (how) => {
+      const server = start()
+      const form = { type: 'object' as const, properties: { name: { type: 'string' as const } } }
+      const who = {
+        method: 'elicitation/create' as const,
+        params: { mode: 'form' as const, message: 'Who?', requestedSchema: form },
+      }
+      server.tool('both', { ...(how.endsWith('on') && { task: 'auto' }) }, async (_args, ctx) => {
+        if (ctx.requestState === undefined)
+          return inputRequired({ inputRequests: { who }, requestState: 'asked who' })
+        if (how.endsWith('begins')) await ctx.background()
+        const isSure = await ctx.confirm('sure', 'Sure?')
+        return `${isSure} ${JSON.stringify(ctx.inputResponses?.who)}`
+      })
+      const given = accept({ name: 'Ada' })
+      const text = `true ${JSON.stringify(given)}`
+      const answered = {
+        name: 'both',
+        requestState: await begin(server, 'both'),
+        inputResponses: { who: given },
+      }
+      if (how !== 'in rounds') {
+        const taskId = await promote(server, answered)
+        expect(await follow(server, taskId, { sure: { confirm: true } })).toMatchObject({
+          result: { content: [{ text }] },
+        })
+        return
+      }
+      const { result } = await send(server, 'tools/call', answered, ROUNDS_ONLY)
+      expect(Object.keys(result?.inputRequests as object)).toEqual(['sure'])
+      const { requestState } = result as { requestState: string }
+      const confirmed = { name: 'both', requestState, inputResponses: { sure: accept({ confirm: true }) } }
+      expect((await send(server, 'tools/call', confirmed, ROUNDS_ONLY)).result).toMatchObject({
+        content: [{ text }],
+      })
+    },
+  )
+
   it('R3 R10 may be the first one and carry unsolicited responses', async () => {
     const server = start()
     const inputResponses = { who: accept({ name: 'Ada' }), age: accept({ age: 36 }) }

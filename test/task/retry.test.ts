@@ -1,6 +1,6 @@
 /** Retries as tasks and requests experience them: parked without a process, moved into a task, or ended with advice. */
 
-import { createServer, RetryLater, type ServerOptions, ToolError } from 'rondo'
+import { createServer, RetryLater, RondoError, type ServerOptions, ToolError } from 'rondo'
 import { type BenchSetup, createBench, type TestBench } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 
@@ -42,7 +42,7 @@ function shop(
 const retriesOf = (bench: TestBench) => bench.events.filter(({ event }) => event === 'retry')
 
 describe('a task whose effect is retried', () => {
-  it('is parked between attempts, survives a restart, and keeps count, time and key', async () => {
+  it('M2 is parked between attempts, survives a restart, and keeps count, time and key', async () => {
     const { bench, attempts } = shop(
       [new RetryLater('6 h'), new Error('down')],
       {},
@@ -63,7 +63,7 @@ describe('a task whose effect is retried', () => {
     expect(new Set(attempts).size).toBe(1)
   })
 
-  it('logs each attempt that is retried', async () => {
+  it('M2 logs each attempt that is retried', async () => {
     const { bench } = shop([new Error('down')])
     const task = bench.task('order')
     expect(await task.run()).toMatchObject({ text: 'paid at 2' })
@@ -80,7 +80,7 @@ describe('a task whose effect is retried', () => {
     ])
   })
 
-  it('ends with the error that is final, and tries no more', async () => {
+  it('M2 ends with the error that is final, and tries no more', async () => {
     const { bench, attempts } = shop([new Error('down'), new ToolError('The card was refused.')])
     expect(await bench.task('order').run()).toMatchObject({
       kind: 'complete',
@@ -90,7 +90,7 @@ describe('a task whose effect is retried', () => {
     expect(attempts).toHaveLength(2)
   })
 
-  it('lives as long as the pause and its own lifetime after it', async () => {
+  it('M2 lives as long as the pause and its own lifetime after it', async () => {
     const { bench } = shop([new RetryLater('3 days')], { tasks: { ttlMs: HOUR } })
     const task = bench.task('order')
     await task.next()
@@ -100,7 +100,7 @@ describe('a task whose effect is retried', () => {
 })
 
 describe('a request whose effect is retried', () => {
-  it('waits for a short pause', async () => {
+  it('M2 waits for a short pause', async () => {
     const { bench, attempts } = shop([new Error('down'), new Error('down')])
     const began = bench.clock.now
     expect(await bench.tool('buy').run()).toMatchObject({ text: 'paid at 3' })
@@ -108,7 +108,7 @@ describe('a request whose effect is retried', () => {
     expect(new Set(attempts).size).toBe(1)
   })
 
-  it('continues as a task if the pause is too long and its client can follow one', async () => {
+  it('M2 continues as a task if the pause is too long and its client can follow one', async () => {
     const { bench, attempts } = shop([new RetryLater('1 h')])
     const task = bench.task('buy')
     await task.next()
@@ -119,7 +119,7 @@ describe('a request whose effect is retried', () => {
     expect(new Set(attempts).size).toBe(1)
   })
 
-  it('ends with advice if the pause is too long and nothing can wait for it', async () => {
+  it('M2 ends with advice if the pause is too long and nothing can wait for it', async () => {
     const { bench, attempts } = shop([new RetryLater('1 h')], { store: false })
     expect(await bench.tool('buy').run()).toMatchObject({
       kind: 'complete',
@@ -131,7 +131,7 @@ describe('a request whose effect is retried', () => {
     expect(attempts).toHaveLength(1)
   })
 
-  it('is handed back when maxRoundMs is over, on any instance, and keeps count and key', async () => {
+  it('M2 is handed back when maxRoundMs is over, on any instance, and keeps count and key', async () => {
     const { bench, attempts } = shop(
       [new Error('down'), new Error('down'), new Error('down')],
       { store: false, maxRoundMs: 5_000 },
@@ -147,7 +147,7 @@ describe('a request whose effect is retried', () => {
     expect(new Set(attempts).size).toBe(1)
   })
 
-  it('ends with advice when it was handed back too often', async () => {
+  it('M2 ends with advice when it was handed back too often', async () => {
     const errors = Array.from({ length: 50 }, () => new Error('down'))
     const options = { store: false, maxRoundMs: 5_000 } as const
     const { bench } = shop(errors, options, { times: 40, delay: '4 s', factor: 1 })
@@ -155,4 +155,12 @@ describe('a request whose effect is retried', () => {
     expect(ended).toMatchObject({ kind: 'complete', result: { isError: true } })
     expect((ended as { text: string }).text).toMatch(/can be retried in 4 seconds/)
   })
+})
+
+it('M2 a fault of the store is not an attempt: the work is not retried, and its outcome stays unknown', async () => {
+  const { bench, attempts } = shop([new RondoError('STORE_BUSY', 'Retry in 1 s')], {}, { times: 2, delay: 1 })
+  const buy = bench.tool('buy')
+  await buy.next()
+  expect(await buy.next()).toMatchObject({ kind: 'error' })
+  expect([attempts.length, retriesOf(bench)]).toEqual([1, []])
 })

@@ -56,7 +56,7 @@ describePostgres('undo on a PostgreSQL database', () => {
 })
 
 function describeUndo(share: () => Promise<OpenHandle>): void {
-  it('keeps what ran if the call ends well', async () => {
+  it('M1 keeps what ran if the call ends well', async () => {
     const { server, reserved, undone } = hotel((await share())(), 'never')
     const requestState = await untilAsked(server)
     const { result } = await send(server, 'tools/call', { ...trip, requestState, inputResponses: yes })
@@ -64,7 +64,7 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
     expect([reserved.size, undone]).toEqual([2, []])
   })
 
-  it('takes back what a cancelled task did, on another instance than the one that ran it', async () => {
+  it('M1 takes back what a cancelled task did, on another instance than the one that ran it', async () => {
     const open = await share()
     const { server, reserved, undone } = hotel(open(), 'always')
     const { result } = await send(server, 'tools/call', trip)
@@ -76,16 +76,60 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
     await expect.poll(() => [...undone, ...other.undone], { timeout: 10_000 }).toEqual(['two', 'one'])
   })
 
-  it('takes back what ran if nobody continues the call', async () => {
-    const { server, reserved, undone } = hotel((await share())(), 'never', 1_500)
+  it.each(['cancel', 'fail'] as const)(
+    'M1 takes back what a task did at once if an operator ends it in the store (%s)',
+    async (kind) => {
+      const open = await share()
+      const { server, reserved, undone } = hotel(open(), 'always')
+      const { result } = await send(server, 'tools/call', trip)
+      const taskId = String(result?.taskId)
+      await settled(server, taskId)
+      expect(reserved.size).toBe(2)
+      const operator = open()
+      onTestFinished(() => operator.close())
+      expect(await operator.operator?.act({ kind, id: taskId, keepMs: 60_000 }, 'ann')).toBe('done')
+      await expect.poll(() => undone, { timeout: 10_000 }).toEqual(['two', 'one'])
+    },
+  )
+
+  it('M1 takes back what a task did if a cancellation wins while it ends well, and the process dies', async () => {
+    const open = await share()
+    const dying = open()
+    const life = { dead: false, cancelled: '' }
+    const tasks: Store['tasks'] = {
+      ...dying.tasks,
+      claim: async (...given) => (life.dead ? [] : dying.tasks.claim(...given)),
+      async settle(fence, ending) {
+        const [task] = await dying.tasks.list({ id: fence.id })
+        if (task?.owner.principal.startsWith('undo ')) return dying.tasks.settle(fence, ending)
+        life.cancelled = await dying.tasks.cancel(fence.id, task?.owner ?? { tenant: '', principal: '' })
+        life.dead = true
+        return false
+      },
+    }
+    const { server, reserved, undone } = hotel({ ...dying, tasks }, 'always')
+    const { result } = await send(server, 'tools/call', trip)
+    const taskId = String(result?.taskId)
+    await settled(server, taskId)
+    await send(server, 'tasks/update', { taskId, inputResponses: yes })
+    await expect.poll(() => life).toEqual({ dead: true, cancelled: 'cancelled' })
+    expect([reserved.size, undone]).toEqual([2, []])
+    const next = hotel(open(), 'always')
+    await send(next.server, 'server/discover', {})
+    await expect.poll(() => next.undone, { timeout: 10_000 }).toEqual(['two', 'one'])
+  })
+
+  it('M1 takes back what ran if nobody continues the call', async () => {
+    // Long enough to get to the question on a busy machine.
+    const { server, reserved, undone } = hotel((await share())(), 'never', 4_000)
     await untilAsked(server)
     expect(reserved.size).toBe(2)
-    await expect.poll(() => undone, { timeout: 15_000, interval: 50 }).toEqual(['two', 'one'])
+    await expect.poll(() => undone, { interval: 50 }).toEqual(['two', 'one'])
     expect(reserved.size).toBe(0)
   })
 }
 
-it('refuses an effect with undo on a store without records, before it begins', async () => {
+it('M1 refuses an effect with undo on a store without records, before it begins', async () => {
   const { records: _, ...store } = createMemoryStore()
   const { server, reserved } = hotel(store as Store, 'never')
   let { result } = await send(server, 'tools/call', trip)

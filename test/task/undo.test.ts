@@ -1,8 +1,20 @@
 /** Undo, as tasks and rounds experience it: after a No, a failure, a cancellation, and when a call is left alone. */
 
-import { createServer, type Server, type ServerOptions, type Store, ToolError } from 'rondo'
-import { createBench, decline, type TestBench } from 'rondo/testing'
+import {
+  createServer,
+  generateKey,
+  inputRequired,
+  type Server,
+  type ServerOptions,
+  type Store,
+  ToolError,
+} from 'rondo'
+import { createBench, decline, type TestBench, type TestTask } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
+import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { PermitStore } from '../../packages/rondo/src/store/permits.ts'
+import { connectOlder } from '../support/older-client.ts'
 
 const DAY = 86_400_000
 
@@ -70,7 +82,7 @@ const call = (bench: TestBench, mode: (typeof MODES)[number], name = 'trip') =>
 describe.each(MODES)('undo in %s', (mode) => {
   const task = mode === 'rounds' ? 'never' : 'auto'
 
-  it('takes back what ran after a No, in reverse order, and returns what it undid', async () => {
+  it('M1 takes back what ran after a No, in reverse order, and returns what it undid', async () => {
     const { bench, reserved, calls } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -87,7 +99,7 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
   })
 
-  it('keeps what ran if the call ends well, and leaves no alarm', async () => {
+  it('M1 keeps what ran if the call ends well, and leaves no alarm', async () => {
     const { bench, reserved, calls } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -104,7 +116,7 @@ describe.each(MODES)('undo in %s', (mode) => {
   it.each([
     ['throws', () => Promise.reject(new ToolError('Sold out.')), 'Sold out.'],
     ['returns an error', () => ({ isError: true, content: [{ type: 'text', text: 'No.' }] }) as never, 'No.'],
-  ])('takes back what ran if the handler %s, and the result says so', async (_name, end, text) => {
+  ])('M1 takes back what ran if the handler %s, and the result says so', async (_name, end, text) => {
     const { bench, reserved } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -122,7 +134,7 @@ describe.each(MODES)('undo in %s', (mode) => {
     ])
   })
 
-  it('takes back what ran if the user declines', async () => {
+  it('M1 takes back what ran if the user declines', async () => {
     const { bench, reserved } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -139,7 +151,38 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
   })
 
-  it('takes back an effect that threw, because it may have happened', async () => {
+  it('M1 takes back what ran if the result does not match the output schema', async () => {
+    const { bench, reserved, calls } = hotel((server, book) =>
+      server.tool('trip', { task, output: z.object({ price: z.number() }) }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        return { price: 'unknown' } as never
+      }),
+    )
+    const ended = await call(bench, mode).run()
+    expect(ended).toMatchObject({ result: { isError: true } })
+    expect(JSON.stringify(ended)).toContain('Undone: one.')
+    expect(calls).toEqual(['reserve one', 'release one yes one'])
+    expect(reserved.size).toBe(0)
+  })
+
+  it('M1 takes back what ran if the handler returns questions that cannot be asked', async () => {
+    const { bench, reserved } = hotel(
+      (server, book) =>
+        server.tool('trip', { task }, async (_args, ctx) => {
+          await book(ctx, 'one')
+          const roots = { method: 'roots/list' } as const
+          return inputRequired({ inputRequests: { a: roots, b: roots } })
+        }),
+      { limits: { maxQuestions: 1 } },
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      code: -32603,
+      data: { undone: ['one'], notUndone: [] },
+    })
+    expect(reserved.size).toBe(0)
+  })
+
+  it('M1 takes back an effect that threw, because it may have happened', async () => {
     const { bench, reserved, calls, fails } = hotel((server, book) =>
       server.tool('trip', { task }, (_args, ctx) => book(ctx, 'one')),
     )
@@ -149,7 +192,7 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
   })
 
-  it('retries an undo under one key', async () => {
+  it('M1 retries an undo under one key', async () => {
     const { bench, reserved, undoKeys, fails, calls } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -163,7 +206,7 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
   })
 
-  it('leaves an undo that keeps failing to a worker, and says so', async () => {
+  it('M1 leaves an undo that keeps failing to a worker, and says so', async () => {
     const { bench, reserved, undoKeys, fails } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -180,7 +223,7 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(undoKeys.get('two')?.size).toBe(1)
   })
 
-  it('takes back what ran if the call is left alone until it expires', async () => {
+  it('M1 takes back what ran if the call is left alone until it expires', async () => {
     const { bench, reserved, calls } = hotel((server, book) =>
       server.tool('trip', { task }, async (_args, ctx) => {
         await book(ctx, 'one')
@@ -202,6 +245,128 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
     expect(calls.slice(2)).toEqual(['release two yes two', 'release one yes one'])
   })
+
+  it('M1 undoes once if ctx.undo() is called twice, one after the other or at the same time', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        const both = await Promise.all([ctx.undo(), ctx.undo()])
+        return JSON.stringify([...both, await ctx.undo()].map(({ undone }) => undone))
+      }),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({ text: '[["one"],[],[]]' })
+    expect(calls).toEqual(['reserve one', 'release one yes one'])
+  })
+
+  it('M1 undoes what runs beside ctx.undo(), after it has an outcome', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        const [, , { undone }] = await Promise.all([book(ctx, 'one'), book(ctx, 'two'), ctx.undo()])
+        return undone.join()
+      }),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({ text: 'two,one' })
+    expect(calls).toEqual(['reserve one', 'reserve two', 'release two yes two', 'release one yes one'])
+  })
+
+  it.each([
+    ['asks', (ctx: Ctx) => ctx.confirm('again', 'Release?')],
+    ['calls a step', (ctx: Ctx) => ctx.step('inner', () => 1)],
+    ['never settles', () => new Promise<never>(() => {})],
+    ['throws something that is no error', () => Promise.reject(Object.create(null))],
+  ])('M1 ends the call if an undo function %s, and says that nothing is undone', async (_name, undo) => {
+    const { bench } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        await book(ctx, 'one', { undo: () => undo(ctx), timeout: '20 ms' })
+        throw new ToolError('Sold out.')
+      }),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      text: 'Sold out.\nNot undone yet: one. The server tries again.',
+    })
+  })
+
+  it.each([
+    ['ctx.undo()', (ctx: Ctx) => void ctx.undo()],
+    ['an effect', (ctx: Ctx, book: Book) => void book(ctx, 'two')],
+  ])('M1 R11 keeps nothing after a No if the handler does not await %s', async (_name, forget) => {
+    const { bench, reserved } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        if (await ctx.confirm('ok', 'Book?')) return 'Booked.'
+        forget(ctx, book)
+        return 'Released.'
+      }),
+    )
+    const ended = await call(bench, mode).run({ ok: { confirm: false } })
+    expect(ended).toMatchObject({ text: expect.stringMatching(/REPLAY_NOT_AWAITED[\s\S]*Undone: one\./) })
+    await bench.advance('1 min')
+    expect(reserved.size).toBe(0)
+  })
+
+  it('M1 R11 refuses an effect with undo while an earlier question is unread, and keeps nothing', async () => {
+    const { bench, reserved, calls } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        const sure = ctx.confirm('ok', 'Book?')
+        if (sure as never) await book(ctx, 'two')
+        return 'Booked.'
+      }),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      text: expect.stringMatching(/REPLAY_NOT_AWAITED[\s\S]*Undone: one\./),
+    })
+    expect([reserved.size, calls.includes('reserve two')]).toEqual([0, false])
+  })
+
+  it('M1 undoes an effect that took too long, and that may still finish, as one that may have run', async () => {
+    const { bench, calls } = hotel((server) =>
+      server.tool('trip', { task }, (_args, ctx) =>
+        ctx.effect('slow', () => new Promise<never>(() => {}), {
+          timeout: '20 ms',
+          undo: (result, { ran }) => void calls.push(`release slow ${ran} ${result}`),
+        }),
+      ),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      text: expect.stringMatching(/did not settle within 20 ms\.\nUndone: slow\./),
+    })
+    expect(calls).toEqual(['release slow maybe undefined'])
+  })
+
+  it.each([
+    ['after', (ctx: Ctx, book: Book) => book(ctx, 'one').then(() => ctx.step('one.undo', () => 1)), 1],
+    ['before', (ctx: Ctx, book: Book) => ctx.step('one.undo', () => 1).then(() => book(ctx, 'one')), 0],
+  ] as const)('M1 refuses a step with the name of an undo %s its effect', async (_name, run, reserves) => {
+    const { bench, reserved, calls } = hotel((server, book) =>
+      server.tool('trip', { task }, async (_args, ctx) => {
+        await run(ctx, book)
+        return 'Booked.'
+      }),
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      text: expect.stringMatching(/^\[REPLAY_NAME_REUSED\].*one\.undo/),
+    })
+    expect([reserved.size, calls.filter((line) => line.startsWith('reserve')).length]).toEqual([0, reserves])
+  })
+
+  it('M1 M3 keeps the permit of a call until its effects are undone', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task, concurrency: {} }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        throw new ToolError('Sold out.')
+      }),
+    )
+    await Promise.all([
+      call(bench, mode).run(),
+      bench
+        .task('trip')
+        .run()
+        .catch(() => {}),
+    ])
+    const inside = calls.map((line) => line.split(' ')[0])
+    expect(inside.join(' ')).toMatch(/^(reserve release ?)+$/)
+  })
 })
 
 describe('undo of a task', () => {
@@ -214,7 +379,7 @@ describe('undo of a task', () => {
       }),
     )
 
-  it('runs when the task is cancelled', async () => {
+  it('M1 runs when the task is cancelled', async () => {
     const { bench, reserved, calls } = asking()
     const task = bench.task('trip')
     await task.next()
@@ -225,7 +390,79 @@ describe('undo of a task', () => {
     expect(calls).toEqual(['reserve one', 'release one yes one'])
   })
 
-  it('survives a restart before the task is cancelled', async () => {
+  it.each([
+    ['is cancelled', (bench: TestBench, task: TestTask) => task.cancel().then(() => bench.advance(1))],
+    ['expires', (bench: TestBench) => bench.advance('25 hours')],
+  ])('M1 M3 keeps the permit of a task that %s until a worker has undone it', async (_how, end) => {
+    const { bench, calls, fails } = hotel((server, book) =>
+      server.tool('trip', { task: 'auto', concurrency: {} }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await ctx.confirm('ok', 'Book?')
+        return 'Booked.'
+      }),
+    )
+    fails.push('release one', 'release one', 'release one', 'release one', 'release one')
+    const first = bench.task('trip')
+    await first.next()
+    await end(bench, first)
+    expect(calls.at(-1)).toBe('release one yes one')
+    const second = bench.task('trip')
+    expect(await second.next()).toMatchObject({ kind: 'sleeping' })
+    await bench.advance('10 min')
+    expect(calls.at(-1)).toBe('release one yes one')
+    for (let i = 0; i < 10 && calls.at(-1) !== 'reserve one'; i++) await bench.advance('1 min')
+    expect(await second.next()).toMatchObject({ kind: 'input_required' })
+    const work = calls.map((line) => line.split(' ')[0])
+    expect(work).toEqual(['reserve', ...Array(6).fill('release'), 'reserve'])
+  })
+
+  it('M1 M3 lets nobody enter between the end of a task and its undo', async () => {
+    const { bench, calls, store } = hotel((server, book) =>
+      server.tool('trip', { task: 'auto', concurrency: {} }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await ctx.confirm('ok', 'Book?')
+        return 'Booked.'
+      }),
+    )
+    const permits = store().permits as PermitStore
+    const { acquire } = permits
+    let tags: readonly string[] = []
+    permits.acquire = (request) => {
+      tags = request.tags
+      return acquire(request)
+    }
+    const task = bench.task('trip')
+    await task.next()
+    const enters = async () => (await acquire({ holder: 'x', tags, limit: 1, holdMs: 1 })).kind
+    const found = (await store().tasks.list({})).find(({ owner }) => !owner.principal.startsWith('undo'))
+    expect(found && (await store().tasks.cancel(found.id, found.owner))).toBeTruthy()
+    expect([calls.length, await enters()]).toEqual([1, 'busy'])
+    await bench.advance(1)
+    expect([calls.length, await enters()]).toEqual([2, 'held'])
+  })
+
+  it('M1 M3 ends as failed again if an operator retries a task that was undone', async () => {
+    const { bench, reserved, store } = hotel((server, book) =>
+      server.tool('trip', { task: 'auto', concurrency: {} }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        if (!(await ctx.confirm('ok', 'Book?'))) return 'Not booked.'
+        return ctx.effect('pay', () => 'Paid.')
+      }),
+    )
+    const task = bench.task('trip')
+    await task.next()
+    const found = (await store().tasks.list({})).find(({ owner }) => !owner.principal.startsWith('undo'))
+    const act = (kind: 'fail' | 'retry') =>
+      store().operator?.act({ kind, id: found?.id ?? '', keepMs: DAY, liveMs: DAY } as never, 'test')
+    expect(await act('fail')).toBe('done')
+    await bench.advance(1)
+    expect(reserved.size).toBe(0)
+    expect(await act('retry')).toBe('done')
+    await bench.advance(1)
+    expect(await task.next({ ok: { confirm: true } })).toMatchObject({ kind: 'error', code: -32602 })
+  })
+
+  it('M1 survives a restart before the task is cancelled', async () => {
     const { bench, reserved } = asking()
     const task = bench.task('trip')
     await task.next()
@@ -254,7 +491,7 @@ describe('undo after the program has changed', () => {
     return { ...made, release }
   }
 
-  it.each(MODES)('undoes what it still reaches in %s, and lists the rest for operators', async (mode) => {
+  it.each(MODES)('M1 undoes what it still reaches in %s, and lists the rest for operators', async (mode) => {
     const { bench, reserved, release } = changing(mode)
     const running = call(bench, mode)
     let round = await running.next()
@@ -274,7 +511,7 @@ describe('undo after the program has changed', () => {
     expect(failed[0]).toMatchObject({ undone: ['one'], failed: ['two'] })
   })
 
-  it('undoes the rest when an operator retries the alarm with a release that reaches it', async () => {
+  it('M1 undoes the rest when an operator retries the alarm with a release that reaches it', async () => {
     const { bench, reserved, release, store } = changing('rounds', { tasks: { keepFailedMs: 30 * DAY } })
     const running = bench.tool('trip')
     let round = await running.next()
@@ -290,7 +527,7 @@ describe('undo after the program has changed', () => {
     expect(reserved.size).toBe(0)
   })
 
-  it('undoes the rest if the function is there again', async () => {
+  it('M1 undoes the rest if the function is there again', async () => {
     const { bench, reserved, release } = changing('rounds')
     const running = bench.tool('trip')
     let round = await running.next()
@@ -314,7 +551,7 @@ describe('undo in rounds', () => {
       }),
     )
 
-  it('gets the same reply if it was lost, and undoes nothing twice', async () => {
+  it('M1 gets the same reply if it was lost, and undoes nothing twice', async () => {
     const { bench, calls } = asking()
     const trip = bench.tool('trip')
     let round = await trip.next()
@@ -324,7 +561,7 @@ describe('undo in rounds', () => {
     expect(calls).toEqual(['reserve one', 'release one yes one'])
   })
 
-  it('refuses a second answer to a state whose effects may have been undone', async () => {
+  it('M1 refuses a second answer to a state whose effects may have been undone', async () => {
     const { bench, reserved } = asking()
     const trip = bench.tool('trip')
     let round = await trip.next()
@@ -334,7 +571,7 @@ describe('undo in rounds', () => {
     expect(reserved.size).toBe(0)
   })
 
-  it('cannot end well once a worker has begun to undo it', async () => {
+  it('M1 cannot end well once a worker has begun to undo it', async () => {
     const { bench, reserved } = asking()
     const trip = bench.tool('trip')
     let round = await trip.next()
@@ -346,7 +583,155 @@ describe('undo in rounds', () => {
     expect(late).toMatchObject({ kind: 'error', code: -32602 })
   })
 
-  it('needs a store, and says so before the effect begins', async () => {
+  it('M1 is undone by a worker at once when the call has used all of its rounds', async () => {
+    const { bench, reserved } = hotel(
+      (server, book) =>
+        server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+          await book(ctx, 'one')
+          await ctx.confirm('ok', 'Book?')
+          return 'Booked.'
+        }),
+      { limits: { maxRounds: 2 } },
+    )
+    const trip = bench.tool('trip')
+    await trip.next()
+    expect(await trip.next()).toMatchObject({ questions: { ok: {} } })
+    expect(reserved.size).toBe(1)
+    expect(await trip.next({ ok: { confirm: true } })).toMatchObject({ kind: 'error' })
+    await bench.advance('10 s')
+    expect(reserved.size).toBe(0)
+  })
+
+  const oneAtATime = (end: (ctx: Ctx, store: Store) => Promise<unknown>): Hotel => {
+    const made: Hotel = hotel((server, book) =>
+      server.tool('trip', { task: 'auto', concurrency: { otherwise: 'refuse' } }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await end(ctx, made.store())
+        return 'Booked.'
+      }),
+    )
+    return made
+  }
+
+  it('M1 M3 passes the permit to the worker that undoes the rest', async () => {
+    const { bench, fails } = oneAtATime(() => Promise.reject(new ToolError('Sold out.')))
+    fails.push(...Array(10).fill('release one'))
+    const first = bench.tool('trip')
+    await first.next()
+    expect(await first.next()).toMatchObject({ text: expect.stringContaining('Not undone yet: one') })
+    expect(await bench.tool('trip').next()).toMatchObject({ message: expect.stringContaining('at once') })
+    await bench.advance('20 min')
+    fails.length = 0
+    await bench.advance('1 h')
+    expect(await bench.tool('trip').next()).toMatchObject({ kind: 'input_required' })
+  })
+
+  it('M1 M3 waits for a permit to undo a call that has lost its own', async () => {
+    const { bench, reserved, calls } = oneAtATime((ctx) => ctx.confirm('ok', 'Book?'))
+    const first = bench.tool('trip')
+    await first.next()
+    await first.next()
+    await bench.advance('23 hours')
+    const second = bench.task('trip')
+    expect(await second.next()).toMatchObject({ kind: 'input_required' })
+    await bench.advance('2 hours')
+    expect([reserved.size, calls.length]).toEqual([2, 2])
+    expect(await second.next({ ok: { confirm: true } })).toMatchObject({ text: 'Booked.' })
+    for (let i = 0; i < 5; i++) await bench.advance('1 min')
+    expect([reserved.size, calls.at(-1)]).toEqual([1, 'release one yes one'])
+  })
+
+  it('M1 M3 leaves the undo to a worker if the call has lost its permit', async () => {
+    const { bench, calls } = oneAtATime(async (ctx, store) => {
+      await ctx.step('freeze', () => store.permits?.release(ctx.flow))
+      throw new ToolError('Sold out.')
+    })
+    const trip = bench.tool('trip')
+    await trip.next()
+    expect(await trip.next()).toMatchObject({ code: -32000, data: { retryAfterMs: expect.any(Number) } })
+    expect(calls.filter((line) => line.startsWith('release'))).toEqual([])
+    await bench.advance('1 s')
+    expect(calls).toEqual(['reserve one', 'release one yes one'])
+  })
+
+  it('M1 M3 keeps the permit of a session whose question could not be asked until a worker has undone its call', async () => {
+    const store = createMemoryStore()
+    const start = (workers: number): Server => {
+      const server = createServer({
+        ...{ name: 'hotel', version: '1', keys: generateKey('k'), log: 'off', store },
+        tasks: { concurrency: workers },
+      })
+      server.tool('trip', { concurrency: { otherwise: 'refuse' } }, async (_args, ctx) => {
+        await ctx.effect('one', () => 1, { undo: () => {} })
+        return String(await ctx.confirm('ok', 'Book?'))
+      })
+      return server
+    }
+    const server = start(0)
+    const { url } = await server.listen({ port: 0, signals: false, graceMs: 200 })
+    const answer = () => ({ error: { code: -32000, message: 'Not now' } })
+    const client = await connectOlder(url, { capabilities: { elicitation: { form: {} } }, answer })
+    const call = () => client.call('tools/call', { name: 'trip', arguments: {} })
+    expect(JSON.stringify(await call())).toContain('Not now')
+    expect(JSON.stringify(await call())).toContain('may run at once')
+    await server.close()
+  })
+
+  it('M1 runs nothing but undo functions when a worker undoes a call that was left alone', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await ctx.step('after', () => void calls.push('step'))
+        await ctx.confirm('ok', 'Book?')
+        return 'Booked.'
+      }),
+    )
+    const trip = bench.tool('trip')
+    let round = await trip.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await trip.next()
+    await bench.advance('25 hours')
+    expect(calls).toEqual(['reserve one', 'step', 'release one yes one'])
+  })
+
+  it('M1 hands the call back once before an effect that follows a question, so that a state counts once', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+        await ctx.confirm('ok', 'Reserve?')
+        await book(ctx, 'one')
+        return 'Booked.'
+      }),
+    )
+    const trip = bench.tool('trip')
+    expect(await trip.next()).toMatchObject({ kind: 'input_required', questions: { ok: {} } })
+    expect(await trip.next({ ok: { confirm: true } })).toMatchObject({
+      kind: 'input_required',
+      questions: {},
+    })
+    expect(calls).toEqual([])
+    await trip.loseReply()
+    expect(await trip.otherInstance().next()).toMatchObject({ text: 'Booked.' })
+    expect(calls).toEqual(['reserve one'])
+  })
+
+  it('M1 begins no further effect once a worker has begun to undo the call', async () => {
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await ctx.confirm('ok', 'Book?')
+        await book(ctx, 'two')
+        return 'Booked.'
+      }),
+    )
+    const trip = bench.tool('trip')
+    let round = await trip.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await trip.next()
+    await bench.advance('25 hours')
+    bench.clock.now -= 25 * 3_600_000
+    expect(await trip.next({ ok: { confirm: true } })).toMatchObject({ kind: 'error', code: -32602 })
+    expect(calls).not.toContain('reserve two')
+  })
+
+  it('M1 needs a store, and says so before the effect begins', async () => {
     let ran = false
     const bench = createBench(
       (options) => {
