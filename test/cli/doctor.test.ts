@@ -8,6 +8,7 @@ import { generateKey } from 'rondo'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { createServer, type Listening } from '../../packages/rondo/src/index.ts'
 import { createDeskServer } from '../support/desk-server.ts'
+import { startRoundRobin } from '../support/round-robin.ts'
 import { type CliHome, createCliHome } from '../support/run-cli.ts'
 import { scriptSession } from '../support/scripted-session.ts'
 import { serveV1 } from '../support/v1-server.ts'
@@ -162,6 +163,30 @@ describe('a server that asks again after a decline', () => {
     const { url } = await weak({ state: 'signed', insists: true })
     const { faults } = await examine(url, 'amount=5', ...ATTACK)
     expect(faults).toContain('fail state-no')
+  })
+})
+
+describe('a fleet whose instances have different keys', () => {
+  it('B2 is reported for refusing a genuine state, and no fleet that shares its keys', async () => {
+    const start = async (keys: readonly string[]): Promise<string> => {
+      const urls = await Promise.all(
+        keys.map(async (key) => {
+          const server = createServer({ name: 'fleet', version: '1.0.0', keys: key, log: 'off' })
+          server.tool('save', {}, async (_args, ctx) => `${await ctx.confirm('sure', 'Sure?')}`)
+          const { url } = await server.listen({ port: 0 })
+          closing.push(() => server.close())
+          return new URL(url)
+        }),
+      )
+      const proxy = await startRoundRobin(urls)
+      closing.unshift(() => proxy.close())
+      return new URL('/mcp', proxy.url).href
+    }
+    const shared = generateKey('k')
+    const good = await examine(await start([shared, shared]), '--tool', 'save')
+    expect(good.faults).not.toContain('fail state-no')
+    const bad = await examine(await start([generateKey('k'), generateKey('k')]), '--tool', 'save')
+    expect(bad).toMatchObject({ code: 1, faults: ['fail state-no'] })
   })
 })
 

@@ -162,6 +162,7 @@ function describeActions(open: () => Promise<{ database: Database; words: string
     expect((await tasks('pause', 'order')).code).toBe(EXITS.usage.code)
     expect((await tasks('pause', 'order', ...ring)).code).toBe(0)
     expect((await tasks('pause', 'order', ...ring)).stderr).toContain('paused already')
+    expect((await tasks('stats')).stdout).toMatch(/^paused +order +its tasks wait/m)
     const ids = [await begin(first, 'order'), await begin(second, 'order')]
     const free = await begin(second, 'asks')
     expect(await follow(first, free, { sure: { confirm: true } })).toMatchObject({ status: 'completed' })

@@ -15,17 +15,20 @@ vi.setConfig({ testTimeout: 300_000 })
 /** `npm run test:console`: everything, everywhere. */
 const IS_LONG = Boolean(process.env.RONDO_LONG)
 
-it('the page loads at most 40 kB, compressed', () => {
-  const files = ['index.html', 'console.js', 'console.css'].map((name) =>
-    readFileSync(`packages/cli/dist/console/${name}`),
-  )
+it.each([
+  ['a server', ['index.html', 'console.js', 'console.css'], 40],
+  ['a store', ['store.html', 'store.js', 'console.css'], 20],
+] as const)('the page of %s loads %j, compressed at most %d kB', (_of, names, most) => {
+  const files = names.map((name) => readFileSync(`packages/cli/dist/console/${name}`))
   const bytes = files.reduce((sum, file) => sum + gzipSync(file).length, 0)
   expect(bytes).toBeGreaterThan(5_000)
-  expect(bytes).toBeLessThanOrEqual(40 * 1024)
+  expect(bytes).toBeLessThanOrEqual(most * 1024)
 })
 
 it('the page has no innerHTML, eval or other way to turn text into markup', () => {
-  const script = readFileSync('packages/cli/dist/console/console.js', 'utf8')
+  const scripts = ['console.js', 'store.js'].map((name) =>
+    readFileSync(`packages/cli/dist/console/${name}`, 'utf8'),
+  )
   const sources = readdirSync('packages/cli/console').filter((name) => /\.tsx?$/.test(name))
   expect(sources.length).toBeGreaterThan(8)
   for (const name of sources) {
@@ -34,7 +37,8 @@ it('the page has no innerHTML, eval or other way to turn text into markup', () =
       /innerHTML|outerHTML|insertAdjacentHTML|document\.write|dangerouslySet|eval\(|new Function/,
     )
   }
-  expect(script).not.toMatch(/insertAdjacentHTML|document\.write|eval\(|new Function/)
+  for (const script of scripts)
+    expect(script).not.toMatch(/insertAdjacentHTML|document\.write|eval\(|new Function/)
 })
 
 /** The row that has the focus. */

@@ -51,6 +51,8 @@ export async function openBrowser(
     colorScheme: options.colorScheme ?? 'light',
     javaScriptEnabled: options.javaScriptEnabled ?? true,
   })
+  // Generous, as for every test: a busy machine is not a failure.
+  context.setDefaultTimeout(120_000)
   const page = context.pages()[0] ?? (await context.newPage())
   const requests: string[] = []
   const problems: string[] = []

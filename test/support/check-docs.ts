@@ -259,15 +259,19 @@ function readNames(source: string, name: string): string[] | undefined {
 
 /** Each row of the table of threats names test files, and each of them quotes the row's number. */
 export function checkThreats(files: Files, page: string): { checked: number; problems: string[] } {
-  const rows = [...(files.get(page) ?? '').matchAll(/^\| ([TR]\d+[a-z]?) .*\|(.*)\|$/gm)]
-  const problems = rows.flatMap(([, number = '', cell = '']) => {
+  const cells = new Map<string, string>()
+  for (const [, number = '', cell = ''] of (files.get(page) ?? '').matchAll(
+    /^\| ([TR]\d+[a-z]?) .*\|(.*)\|$/gm,
+  ))
+    cells.set(number, (cells.get(number) ?? '') + cell)
+  const problems = [...cells].flatMap(([number, cell]) => {
     const paths = Array.from(cell.matchAll(/`([^`]+\.ts)`/g), ([, path = '']) => path)
     if (paths.length === 0) return [`${number} names no test`]
     return paths
       .filter((path) => !new RegExp(`\\b${number}\\b`).test(files.get(path) ?? ''))
       .map((path) => `${number} is not quoted by ${path}`)
   })
-  return { checked: rows.length, problems }
+  return { checked: cells.size, problems }
 }
 
 /** Commands by name, each with the names of its options. */

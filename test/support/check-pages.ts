@@ -45,6 +45,7 @@ function countWords(text: string): number {
 /** The words that somebody wrote: no generated parts, code, comments or addresses. */
 function plainText(text: string): string {
   return (handWritten(text) ?? text)
+    .replace(/^<!-- ([\w-]+) -->\n[\s\S]*?^<!-- \/\1 -->$/gm, '')
     .replace(/^(`{3,})[\s\S]*?^\1[ \t]*$/gm, '')
     .replace(/<!--[\s\S]*?-->/g, '')
     .replace(/\]\([^)]*\)/g, ']')

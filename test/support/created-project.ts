@@ -1,5 +1,5 @@
 /**
- * A project as `npm create rondo` makes it, from the packed tarballs of both packages. Its dependencies are linked to the
+ * A project as `npm create rondo` makes it, from the packed tarballs. Its dependencies are linked to the
  * installed ones, so no network is needed. Needs the build.
  */
 
@@ -40,7 +40,7 @@ function install(folder: string): void {
   const manifest = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
   const home = join(folder, 'node_modules')
   const given: Record<string, string> = { ...manifest.dependencies, ...manifest.devDependencies }
-  const ours = ['rondo', '@rondo/cli']
+  const ours = ['rondo', '@rondo/cli', '@rondo/gateway']
   for (const name of ours) unpack(join(folder, given[name]?.replace('file:', '') ?? ''), join(home, name))
   const { dependencies } = JSON.parse(readFileSync(join(home, 'rondo/package.json'), 'utf8'))
   const names = Object.keys({ ...given, ...dependencies })
@@ -66,8 +66,9 @@ export function createCreator(): Creator {
     return join(folder, (JSON.parse(json) as [{ filename: string }])[0].filename)
   }
   const tarball = pack('packages/rondo')
-  // `create-rondo` expects it beside the other one.
+  // `create-rondo` expects them beside the other one.
   pack('packages/cli')
+  pack('packages/gateway')
   unpack(pack('packages/create-rondo'), join(folder, 'create'))
   const create: Creator['create'] = (args, cwd = folder) =>
     run(process.execPath, [join(folder, 'create/index.js'), ...args], cwd)

@@ -2,7 +2,7 @@
 
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -28,13 +28,29 @@ export async function freePort(): Promise<number> {
   return port
 }
 
-/** The arguments with which nginx reads the sample, changed so that everything is on this machine and in one folder. */
-export function nginxArguments(text: string, listen: number, [one, two]: readonly number[]): string[] {
+/**
+ * The arguments with which nginx reads the sample, changed so that everything is on this machine and in one folder. TLS needs the
+ * folder of the certificate; without it nginx speaks plain HTTP.
+ */
+export function nginxArguments(
+  text: string,
+  listen: number,
+  [one, two, three]: readonly number[],
+  tls?: string,
+): string[] {
   const folder = mkdtempSync(join(tmpdir(), 'rondo-nginx-'))
-  const local = text
+  if (tls !== undefined) symlinkSync(tls, join(folder, 'tls'))
+  const upstreams = text
     .replace('one:3000', `127.0.0.1:${one}`)
     .replace('two:3000', `127.0.0.1:${two}`)
-    .replace('listen 8080', `listen 127.0.0.1:${listen}`)
+    .replace(
+      /^ *server three:3000.*\n/m,
+      three === undefined ? '' : `    server 127.0.0.1:${three} max_fails=0;\n`,
+    )
+  const local =
+    tls === undefined
+      ? upstreams.replace('listen 8443 ssl', `listen 127.0.0.1:${listen}`).replaceAll(/^ *ssl_.*\n/gm, '')
+      : upstreams.replace('listen 8443', `listen 127.0.0.1:${listen}`)
   const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
     (name) => `${name}_temp_path ${folder}/${name};`,
   )

@@ -42,7 +42,7 @@ export async function createSite(restate: TestRestate): Promise<RestateSite> {
       ingress: restate.ingress,
       admin: restate.admin,
       namespace,
-      retryMs: 60_000,
+      retryMs: 150_000,
       endpoint: { port, url: balancer.url, identityKeys: [restate.identityKey] },
       ...options,
     }

@@ -2,6 +2,8 @@
 
 import { describe, it } from 'vitest'
 import {
+  alarmContract,
+  alarmControls,
   approvalContract,
   approvalControls,
   type ContractCase,
@@ -17,7 +19,7 @@ import {
   storeControls,
 } from '../../../packages/store-kit/src/index.ts'
 
-/** With the parts for a fleet, for approvals, for operators and for permits, which all of ours have. */
+/** With the parts for a fleet, for approvals, for operators, for permits and for alarms, which all of ours have. */
 export function describeStoreContract(harness: StoreHarness, options: StoreContractOptions = {}): void {
   const fleet = [...fleetContract(harness), ...fleetControls(harness)]
   const approvals = [...approvalContract(harness), ...approvalControls(harness)]
@@ -30,6 +32,8 @@ export function describeStoreContract(harness: StoreHarness, options: StoreContr
     ...operators,
     ...permitContract(harness, options),
     ...permitControls(harness),
+    ...alarmContract(harness),
+    ...alarmControls(harness),
   ])
 }
 

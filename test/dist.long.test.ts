@@ -432,7 +432,8 @@ describe('a consumer in TypeScript', () => {
   }
 
   it('needs no Node types for the client and the forms, and no library beyond ES2022 and DOM', () => {
-    expect(strictly('ES2022,DOM', '', 'rondo/client', 'rondo/forms')).toEqual({ status: 0, output: '' })
+    const entries = ['rondo/client', 'rondo/forms', 'rondo/form-element']
+    expect(strictly('ES2022,DOM', '', ...entries)).toEqual({ status: 0, output: '' })
     const without = strictly('ES2022', '', 'rondo/client')
     expect(without.output).toContain("Cannot find name 'AbortSignal'")
   })
