@@ -5,6 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { type WorkItem, workItems } from './08-custom-rules.ts'
 import { provider } from './13-or-argument.ts'
+import { type Message, type Model, runAgent, scripted } from './agent-loop.ts'
 import { resolveBug } from './client-call.ts'
 import { askWith, type Drawn, type Typed } from './client-form.ts'
 import { connectCarefully } from './client-policy.ts'
@@ -132,5 +133,40 @@ describe('rounds driven by the caller', () => {
     // Each round could be another client.
     const result = await createBucket(await connect(provider(options)), 'photos')
     expect(result.content).toMatchObject([{ text: 'Created photos in eu' }])
+  })
+})
+
+describe('an agent loop', () => {
+  const form = () => say('Fixed')
+  const agent = (model: Model, items = new Map<number, WorkItem>()) =>
+    connect(workItems(items, options), { answers: { elicitation: { form } } }).then((client) =>
+      runAgent(client, model, 'Resolve bug 4522', 3),
+    )
+
+  it('calls the tool that the model names, has a person answer, and returns what the model says', async () => {
+    const items = new Map<number, WorkItem>()
+    expect(await agent(scripted, items)).toContain('Bug #4522 resolved as Fixed')
+    expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
+  })
+
+  it('gives the model no question and no answer, only tools and results', async () => {
+    const seen: string[] = []
+    await agent(async (messages, tools) => {
+      seen.push(JSON.stringify(messages))
+      expect(tools.map(({ name }) => name)).toEqual(['update_work_item'])
+      return scripted(messages, tools)
+    })
+    expect(seen.length).toBe(2)
+    expect(seen.join()).not.toContain('How was this bug resolved')
+  })
+
+  it('lets the model read an error, and stops a model that never ends', async () => {
+    let last: readonly Message[] = []
+    const said = await agent(async (messages) => {
+      last = messages
+      return { tool: 'no_such_tool', args: {} }
+    })
+    expect(last.at(-1)?.content).toMatch(/error/i)
+    expect(said).toBe('Stopped after 3 tool calls.')
   })
 })

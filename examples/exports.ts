@@ -7,6 +7,8 @@ import { createApprovals, email, oidc, slack, verifyRecord, webhook } from '@ron
 import { createGateway } from '@rondo/gateway'
 import { createRestateStore } from '@rondo/restate'
 import {
+  alarmContract,
+  alarmControls,
   approvalContract,
   approvalControls,
   type EngineHarness,
@@ -80,6 +82,7 @@ import {
   workload,
 } from 'rondo/client/oauth'
 import { JsonRpcError, rateLimit } from 'rondo/extension'
+import { askInPage, defineFormElement } from 'rondo/form-element'
 import { checkField, checkForm, cleanText, type Field, readForm, startValues } from 'rondo/forms'
 import { forwarding, type TaskState, taskCreated, UpstreamError } from 'rondo/forward'
 import { introspection, jwt, oauthResource } from 'rondo/oauth'
@@ -330,6 +333,17 @@ export function shown(question: InputRequest, text: string) {
   return link
 }
 
+export async function formElement(url: string) {
+  // #region defineFormElement
+  defineFormElement()
+  // #endregion
+  // #region askInPage
+  const elicitation = { form: askInPage(document.body) }
+  const client = await connect(url, { answers: { elicitation } })
+  // #endregion
+  return client
+}
+
 export function forms(requestedSchema: unknown, typed: Record<string, string>, field: Field) {
   // #region readForm
   const { fields } = readForm(requestedSchema)
@@ -542,6 +556,16 @@ export function contracts(harness: StoreHarness, engine: EngineHarness) {
   // #region operatorControls
   describe('the contract of operators of my store', () => {
     for (const { name, run } of operatorControls(harness)) it(name, run)
+  })
+  // #endregion
+  // #region alarmContract
+  describe('alarms of my store', () => {
+    for (const { name, run } of alarmContract(harness)) it(name, run)
+  })
+  // #endregion
+  // #region alarmControls
+  describe('the contract of alarms of my store', () => {
+    for (const { name, run } of alarmControls(harness)) it(name, run)
   })
   // #endregion
   // #region permitContract

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test'
 import { createRestateStore } from '@rondo/restate'
 import { type StoreHarness, storeContract, storeControls } from '@rondo/store-kit'
 import { type Context, createServer, type Server } from 'rondo'
+import { connect } from 'rondo/client'
 import { oauth } from 'rondo/client/oauth'
 import { oauthResource } from 'rondo/oauth'
 import { createSqliteStore } from 'rondo/sqlite'
@@ -191,4 +192,40 @@ export function deployed(createTracker: (options: object) => Server) {
   })
   // #endregion
   return server
+}
+
+export async function listTools(url: string) {
+  // #region list-tools
+  const client = await connect(url)
+  for (const { name, description } of await client.listTools()) console.log(name, description)
+  await client.close()
+  // #endregion
+}
+
+export function drawn(server: Server, html: string) {
+  // #region drawn
+  server.resource('ui://tables/seats', { name: 'seats', mimeType: 'text/html;profile=mcp-app' }, () => html)
+  server.tool('book', {}, async (_args, ctx) => {
+    const { seat } = await ctx.ask('seat', {
+      message: 'Where do you want to sit?',
+      schema: z.object({ seat: z.enum(['inside', 'outside']) }),
+      ui: 'ui://tables/seats',
+    })
+    return `Booked ${seat}.`
+  })
+  // #endregion
+}
+
+type Draw = (uri: string, form: object) => Promise<{ action: 'accept'; content: { seat: string } }>
+
+export function draws(url: string, drawApp: Draw, showForm: (form: object) => ReturnType<Draw>) {
+  // #region draws
+  const connected = connect(url, {
+    answers: {
+      apps: true,
+      elicitation: { form: (params, { ui }) => (ui ? drawApp(ui, params) : showForm(params)) },
+    },
+  })
+  // #endregion
+  return connected
 }

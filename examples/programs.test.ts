@@ -114,6 +114,14 @@ describe('a client example', () => {
     }
   })
 
+  it('agent-loop takes a prompt, asks the person, and prints what the model says', async () => {
+    const lines: [string, string][] = [
+      ['You: ', 'Resolve bug 4522'],
+      ['Resolution: ', 'Fixed'],
+    ]
+    expect(await run('agent-loop.ts', [urls.items], lines)).toMatch(/Done: .*Bug #4522 resolved as Fixed/)
+  })
+
   it('client-form shows what was wrong and asks again', async () => {
     const lines: [string, string][] = [
       ["(Fixed, Won't Fix, Duplicate, By Design): ", 'Gone'],

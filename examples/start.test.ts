@@ -1,4 +1,4 @@
-/** `npm start`, as a newcomer meets it: three lines, the requests of the guide, and a task that outlives every process. */
+/** `npm start`, as a newcomer meets it: three lines, requests without a client, and a task that outlives every process. */
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -43,14 +43,27 @@ async function start(): Promise<{ lines: string[]; mcp: string }> {
   return { lines: text.trim().split('\n'), mcp: /^MCP +(\S+)$/m.exec(text)?.[1] ?? '' }
 }
 
-/** Sends a request as curl would. */
-async function run(command: string, mcp: string): Promise<Record<string, unknown>> {
-  const headers = Array.from(
-    command.matchAll(/-H '([^:]+): ([^']*)'/g),
-    ([, name = '', text = '']) => [name, text] as [string, string],
-  )
-  const body = / -d '(.*)'$/s.exec(command)?.[1] ?? ''
-  const response = await fetch(mcp, { method: 'POST', headers, body })
+const META = {
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientCapabilities': {
+    elicitation: { form: {} },
+    extensions: { 'io.modelcontextprotocol/tasks': {} },
+  },
+}
+
+/** Sends one request, as anything that can POST would. `name` is the tool or the task. */
+async function post(mcp: string, method: string, name: string, params: object) {
+  const response = await fetch(mcp, {
+    method: 'POST',
+    headers: {
+      'Content-Type': 'application/json',
+      Accept: 'application/json, text/event-stream',
+      'MCP-Protocol-Version': '2026-07-28',
+      'Mcp-Method': method,
+      'Mcp-Name': name,
+    },
+    body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params: { ...params, _meta: META } }),
+  })
   return ((await response.json()) as { result: Record<string, unknown> }).result
 }
 
@@ -65,17 +78,17 @@ it('E9 npm start needs no build, prints three lines, and keeps its tasks when ev
     `Call     npx rondo call ${mcp} resolve_bug id=7`,
   ])
 
-  const guide = readFileSync('docs/guide/01-first-tool.md', 'utf8').replaceAll(/ \\\n\s*/g, ' ')
-  const commands = guide.split('\n').filter((line) => line.startsWith('curl'))
-  expect(commands).toHaveLength(4)
-  const [ask = '', answer = '', report = '', look = ''] = commands
-  const asked = await run(ask, mcp)
+  const call = (name: string, params: object) => post(mcp, 'tools/call', name, { name, ...params })
+  const bug = { arguments: { id: 7 } }
+  const asked = await call('resolve_bug', bug)
   expect(asked).toMatchObject({ resultType: 'input_required', inputRequests: { resolution: {} } })
-  expect(await run(answer.replace('STATE', String(asked.requestState)), mcp)).toMatchObject({
+  const inputResponses = { resolution: { action: 'accept', content: { resolution: 'Fixed' } } }
+  const { requestState } = asked
+  expect(await call('resolve_bug', { ...bug, inputResponses, requestState })).toMatchObject({
     content: [{ text: 'Bug #7 resolved as Fixed.' }],
   })
-  const { taskId } = await run(report, mcp)
-  expect(await run(look.replaceAll('TASK', String(taskId)), mcp)).toMatchObject({ status: 'working' })
+  const { taskId } = await call('report', { arguments: { year: 2026 } })
+  expect(await post(mcp, 'tasks/get', String(taskId), { taskId })).toMatchObject({ status: 'working' })
   expect(existsSync(join(folder, '.rondo/tasks.db'))).toBe(true)
 
   await stop('SIGKILL')

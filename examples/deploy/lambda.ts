@@ -1,6 +1,6 @@
 /**
  * AWS Lambda behind a function URL (payload format 2.0, `InvokeMode: BUFFERED`): rounds only, complete responses only.
- * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ * Everybody who can reach it may call, until you pass `authenticate`.
  */
 
 import { createTracker } from './server.ts'

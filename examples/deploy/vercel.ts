@@ -1,6 +1,6 @@
 /**
  * Vercel, as `api/mcp.ts` of a project, or as `app/mcp/route.ts` in Next.js: rounds only.
- * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ * Everybody who can reach it may call, until you pass `authenticate`.
  */
 
 import { createTracker } from './server.ts'

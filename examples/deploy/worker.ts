@@ -1,6 +1,6 @@
 /**
  * Cloudflare Workers, with a compatibility date of 2026-04-01 or later and the flag `nodejs_compat`: rounds only.
- * Everybody who can reach it may call, until the program has `authenticate`: "Authentication" in the guide's chapter on deploying.
+ * Everybody who can reach it may call, until you pass `authenticate`.
  */
 
 import type { Server } from 'rondo'
