@@ -5,9 +5,13 @@
  * - `<!-- options createSqliteStore: SqliteStoreOptions -->`, before a table: the name of a definition (`defineOptions`), and the
  *   interfaces whose members are its rows; `-name` leaves one out. The last sentence of a comment states the default ("Default: 10 s.").
  * - `<!-- members Client -->`, before a table: the members of interfaces, with the names of their parameters.
+ * - `<!-- names METRIC -->`, before a table: the names of telemetry in these constants.
+ * - `<!-- threats -->`, before a table: the tests of each threat, as `test/threats.json` lists them.
  * - `<!-- errors STATE_ -->` to `<!-- /errors -->`: the errors with this prefix, or `thrown` for those that only the client throws.
- * - `<!-- exits -->` and `<!-- group Connecting -->`, before a table: exit codes, and the options that commands share.
- * - `<!-- command call -->` to `<!-- /command -->`: what a command does, and its own options.
+ * - `<!-- event slow SlowEvent -->` to `<!-- /event -->`: a log event, with the comment and the members of its interfaces.
+ * - `<!-- exits -->`, `<!-- files -->`, `<!-- variables -->` and `<!-- group Connecting -->`, before a table: exit codes, files, variables, and the
+ *   options that commands share.
+ * - `<!-- command call -->` to `<!-- /command -->`: what a command does, what it prints, and its own options.
  *
  * In a comment, `@see docs/guide/05-keys.md#anchor` becomes a link with the heading as its text, and links are relative to the root.
  * Everything else on a page is written by hand.
@@ -18,7 +22,7 @@ import { parseSync } from 'oxc-parser'
 import { CALL_OPTIONS, JSON_OPTION } from '../packages/cli/src/call-setup.ts'
 import { EXITS, type OptionTable } from '../packages/cli/src/command-line.ts'
 import { CONNECT_OPTIONS } from '../packages/cli/src/connection.ts'
-import { SEAL_OPTIONS } from '../packages/cli/src/home.ts'
+import { FILES, SEAL_OPTIONS, VARIABLES } from '../packages/cli/src/home.ts'
 import { COMMANDS } from '../packages/cli/src/main.ts'
 import { ERRORS } from '../packages/rondo/src/errors.ts'
 import { readAnchors, readHeadings } from '../test/support/markdown.ts'
@@ -26,6 +30,8 @@ import { readAnchors, readHeadings } from '../test/support/markdown.ts'
 type Files = ReadonlyMap<string, string>
 
 export const ERRORS_SOURCE = 'packages/rondo/src/errors.ts'
+const NAMES_SOURCE = 'packages/rondo/src/telemetry/otel.ts'
+const EVENTS_SOURCE = 'packages/rondo/src/log/event.ts'
 
 /** All pages with generated parts, with these parts written anew. */
 export function fillReference(files: Files): Map<string, string> {
@@ -38,8 +44,9 @@ export function fillReference(files: Files): Map<string, string> {
   )
 }
 
-const TABLE = /^<!-- (options|members|exits|group)(?: (.+))? -->\n\n(?:\|.*\n)*/gm
-const BLOCK = /^<!-- (errors|command) (\S+) -->\n[\s\S]*?^<!-- \/\1 -->\n/gm
+const TABLE =
+  /^<!-- (options|members|names|threats|exits|files|variables|group)(?: (.+))? -->\n\n(?:\|.*\n)*/gm
+const BLOCK = /^<!-- (errors|command|event) (.+?) -->\n[\s\S]*?^<!-- \/\1 -->\n/gm
 
 /** The text of a page without its generated parts, or undefined if it has none. */
 export function handWritten(text: string): string | undefined {
@@ -56,9 +63,15 @@ function fillPage(files: Files, path: string, text: string): string | undefined 
       return `<!-- ${mark} -->\n\n${tableOf(files, links, kind, words ?? '')}`
     })
     .replace(BLOCK, (_, kind: string, name: string) => {
-      const body = kind === 'errors' ? errorsOf(files, links, name) : commandOf(name)
+      const body = BLOCKS[kind as keyof typeof BLOCKS](files, links, name)
       return `<!-- ${kind} ${name} -->\n\n${body}\n\n<!-- /${kind} -->\n`
     })
+}
+
+const BLOCKS = {
+  errors: errorsOf,
+  command: (_: Files, links: Links, name: string) => commandOf(links, name),
+  event: eventOf,
 }
 
 function tableOf(files: Files, links: Links, kind: string, words: string): string {
@@ -67,6 +80,10 @@ function tableOf(files: Files, links: Links, kind: string, words: string): strin
       ['code', 'meaning'],
       Object.values(EXITS).map(({ code, meaning }) => [`${code}`, meaning]),
     )
+  if (kind === 'files') return wordRows('file', FILES)
+  if (kind === 'variables') return wordRows('variable', VARIABLES)
+  if (kind === 'threats') return threatRows(files)
+  if (kind === 'names') return namesOf(files, links, words)
   if (kind === 'group') return optionRows(GROUPS[words as keyof typeof GROUPS] ?? {})
   const { types, hidden } = readMark(words)
   const docs = types.flatMap((type) => findDocs(files, type)).filter(({ name }) => !hidden.includes(name))
@@ -113,6 +130,7 @@ interface Node {
   readonly start: number
   readonly id?: { readonly name?: string }
   readonly key?: { readonly name?: string }
+  readonly value?: { readonly value?: unknown }
   readonly optional?: boolean
   readonly params?: readonly Parameter[]
   readonly body?: { readonly body: readonly Node[] }
@@ -154,7 +172,7 @@ function parse(source: string): { declared: readonly Node[]; commentOf: (node: N
     declared: body.map((node) => node.declaration ?? node),
     commentOf({ start }) {
       const last = comments.findLast(({ type, end }) => type === 'Block' && end <= start)
-      const between = source.slice(last?.end ?? 0, start).replace(/\/\/[^\n]*/g, '')
+      const between = source.slice(last?.end ?? 0, start).replace(/\/\/[^\n]*|\bexport\s*$/g, '')
       return last?.value.startsWith('*') && between.trim() === '' ? last.value.slice(1) : ''
     },
   }
@@ -211,6 +229,51 @@ function pickedDocs(files: Files, source: string, name: string): MemberDoc[] {
   return names.flatMap((key) => docs.filter((doc) => doc.name === key))
 }
 
+function threatRows(files: Files): string {
+  const tests = JSON.parse(files.get('test/threats.json') ?? '{}') as Record<string, string[]>
+  const rows = Object.entries(tests).map(([threat, paths]) => [
+    threat,
+    paths.map((path) => `\`${path}\``).join(', '),
+  ])
+  return toTable(['#', 'tests'], rows)
+}
+
+// Telemetry
+
+function namesOf(files: Files, links: Links, words: string): string {
+  const { declared, commentOf } = parse(files.get(NAMES_SOURCE) ?? '')
+  const constants = declared.flatMap((node) => node.declarations ?? [])
+  const rows = words.split(' ').flatMap((name) => {
+    const properties = constants.find(({ id }) => id.name === name)?.init.expression?.properties
+    if (properties === undefined) throw new Error(`There are no names ${name}`)
+    return properties.map((node) => {
+      const { meaning } = readComment(commentOf(node), '')
+      return [`\`${node.value?.value}\``, links.relative(meaning)]
+    })
+  })
+  return toTable(['name', 'meaning'], rows)
+}
+
+// Log events
+
+/** The first sentence of the interface's comment is the heading. */
+function eventOf(files: Files, links: Links, words: string): string {
+  const [name, ...types] = words.split(' ')
+  const source = files.get(EVENTS_SOURCE) ?? ''
+  const { declared, commentOf } = parse(source)
+  const found = declared.find((node) => node.id?.name === types[0])
+  if (found === undefined) throw new Error(`There is no event ${types[0]}`)
+  const [head = '', ...paragraphs] = commentOf(found)
+    .replace(/^\s*\* ?/gm, '')
+    .trim()
+    .split(/\n\s*\n/)
+    .map((paragraph) => links.relative(paragraph.replace(/\s+/g, ' ')))
+  const title = `${head.charAt(0).toLowerCase()}${head.slice(1)}`.replace(/\.$/, '')
+  const mark = `${types.join(' ')} -event`
+  const table = `<!-- members ${mark} -->\n\n${tableOf(files, links, 'members', mark).trimEnd()}`
+  return [`## \`${name}\`: ${title}`, ...paragraphs, table].join('\n\n')
+}
+
 // Errors
 
 interface ErrorRow {
@@ -264,21 +327,35 @@ const GROUPS = {
   Output: JSON_OPTION,
 } satisfies Record<string, OptionTable>
 
-function commandOf(name: string): string {
+function commandOf(links: Links, name: string): string {
   const command = COMMANDS.find((one) => one.name === name)
   if (command === undefined) throw new Error(`There is no command ${name}`)
-  const { usage, summary, options } = command
+  const { usage, summary, details = [], table, json, see, options } = command
   const groups = Object.entries(GROUPS).filter(([, group]) =>
     Object.keys(group).every((option) => options[option] === group[option as keyof typeof group]),
   )
   const shared = new Set(groups.flatMap(([, group]) => Object.keys(group)))
   const own = Object.fromEntries(Object.entries(options).filter(([option]) => !shared.has(option)))
-  const links = groups.map(([group]) => `[${group}](#${group.toLowerCase()})`).join(', ')
+  const shownIn = groups.map(([group]) => `[${group}](#${group.toLowerCase()})`).join(', ')
   return [
     `### \`rondo ${name} ${usage}\``,
-    `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.${links === '' ? '' : ` Options: ${links}.`}`,
+    `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.${links.see(see === undefined ? [] : [see])}`,
+    ...details,
+    ...(table === undefined ? [] : [wordRows(table.name, table.rows).trimEnd()]),
+    ...(json === undefined ? [] : [`JSON: ${json}.`]),
+    ...(shownIn === '' ? [] : [`Options: ${shownIn}.`]),
     ...(Object.keys(own).length === 0 ? [] : [optionRows(own).trimEnd()]),
   ].join('\n\n')
+}
+
+function wordRows(head: string, rows: Readonly<Record<string, string>>): string {
+  return toTable(
+    [head, 'meaning'],
+    Object.entries(rows).map(([words, meaning]) => [
+      words.replace(/[^,]+(?=,|$)/g, (word) => word.replace(/\S.*/, '`$&`')),
+      meaning,
+    ]),
+  )
 }
 
 function optionRows(options: OptionTable): string {

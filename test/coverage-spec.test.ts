@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 
-const REAL_LIST = readFileSync('docs/reference/requirements.md', 'utf8')
+const REAL_LIST = readFileSync('test/requirements.md', 'utf8')
 const OPEN_LIST = REAL_LIST.replaceAll(/\| done( +\|)$/gm, '| open$1')
 const dir = mkdtempSync(join(tmpdir(), 'rondo-coverage-'))
 afterAll(() => rmSync(dir, { recursive: true, force: true }))

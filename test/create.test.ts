@@ -62,6 +62,33 @@ describe('the command', () => {
     expect(readFileSync(join(scratch, at, 'AGENTS.md'), 'utf8')).toContain('npm test')
   })
 
+  it('names the package files that a project needs, so that npm downloads none of ours', () => {
+    const { status } = creator.create(['vendored', '--rondo', creator.tarball])
+    expect(status).toBe(0)
+    const folder = join(scratch, 'vendored')
+    const path = join(folder, 'package.json')
+    const manifest = JSON.parse(readFileSync(path, 'utf8'))
+    const parser = `file:${resolve('node_modules/eventsource-parser')}`
+    /** Installs those of its dependencies that are ours, without a network. */
+    const install = (names: readonly string[]): number | null => {
+      const all = { ...manifest.dependencies, ...manifest.devDependencies }
+      const ours = Object.fromEntries(names.map((name) => [name, all[name]]))
+      const dependencies = { ...ours, 'eventsource-parser': parser }
+      const overrides = { 'eventsource-parser': '$eventsource-parser' }
+      writeFileSync(path, JSON.stringify({ name: 'vendored', dependencies, overrides }))
+      rmSync(join(folder, 'node_modules'), { recursive: true, force: true })
+      rmSync(join(folder, 'package-lock.json'), { force: true })
+      const options = ['--offline', '--no-audit', '--no-fund', '--cache', join(folder, 'cache')]
+      return run('npm', ['install', ...options], folder).status
+    }
+    expect(install(['rondo', '@rondo/cli', '@rondo/gateway'])).toBe(0)
+    expect(
+      run(process.execPath, ['node_modules/@rondo/cli/bin/rondo.js', 'help', 'bridge'], folder).status,
+    ).toBe(0)
+    // The control: without one of the files, npm looks for it elsewhere.
+    expect(install(['rondo', '@rondo/cli'])).not.toBe(0)
+  })
+
   it('takes a folder that contains only a new repository', () => {
     mkdirSync(join(scratch, 'fresh/.git'), { recursive: true })
     const { status, output } = creator.create(['.'], join(scratch, 'fresh'))

@@ -82,7 +82,7 @@ describe('the samples', () => {
 
   it.each([
     ['stop_grace_period: 30s', 'stop_grace_period: 12s', 'one is killed while it drains'],
-    ['two: *instance', 'three: *instance', 'The proxy does not know three'],
+    ['two: *instance', 'four: *instance', 'The proxy does not know four'],
     [
       'condition: service_healthy',
       'condition: service_started',
@@ -129,15 +129,35 @@ describe('the samples', () => {
     expect(() => checkCompose(compose.replace('services:', 'services: ['), nginx)).toThrow()
   })
 
-  it('set only variables that the template reads', () => {
-    const read = ['app.ts', 'main.ts'].flatMap((name) => {
-      const text = readFileSync(`packages/create-rondo/template/src/${name}`, 'utf8')
+  it('set only variables that the template or the recipe reads', () => {
+    const template = 'packages/create-rondo/template/src'
+    const sources = [`${template}/app.ts`, `${template}/main.ts`, 'examples/deploy/app.ts']
+    const read = sources.flatMap((path) => {
+      const text = readFileSync(path, 'utf8')
       return /const \{([^}]+)\} =\s+process\.env/.exec(text)?.[1]?.match(/\w+/g) ?? []
     })
     read.push('PORT')
     const set = variablesOf(compose, manifests, unit)
     expect(set.size).toBeGreaterThan(4)
     expect([...set].filter((name) => !read.includes(name))).toEqual([])
+  })
+
+  it('alert on metrics that exist', () => {
+    const table = /<!-- names METRIC -->([\s\S]*?)\n\n[^|]/.exec(
+      readFileSync('docs/reference/telemetry.md', 'utf8'),
+    )?.[1]
+    const metrics = Array.from(table?.matchAll(/^\| `([\w.]+)`/gm) ?? [], ([, name = '']) =>
+      name.replaceAll('.', '_'),
+    )
+    const unknown = (text: string): string[] => {
+      const names = text.replaceAll(/ by \([^)]*\)/g, '').match(/\b(?:rondo|mcp)_\w+(?=[)[{])/g) ?? []
+      expect(names.length).toBeGreaterThan(7)
+      return names.filter((name) => !metrics.includes(name.replace(/_(?:total|bucket|count)$/, '')))
+    }
+    expect(unknown(sample('alerts.yaml'))).toEqual([])
+    expect(unknown(sample('alerts.yaml').replace('tasks_due_age', 'tasks_due_ages'))).toEqual([
+      'rondo_tasks_due_ages',
+    ])
   })
 
   const systemd = withTool('systemd-analyze')

@@ -1,6 +1,6 @@
 /**
  * The mistakes of a first program, in a terminal: the sentence that helps is on the screen. Elsewhere: SQLite without a
- * driver and PostgreSQL without its package (`dist.test.ts`), a wrong database (`task/postgres-message.test.ts`), a project
+ * driver and PostgreSQL without its package (`dist.long.test.ts`), a wrong database (`task/postgres-message.test.ts`), a project
  * of `npm init -y` (`cli/commands.test.ts`).
  */
 

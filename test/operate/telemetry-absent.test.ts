@@ -14,15 +14,7 @@ async function run(observed: boolean): Promise<ReadonlySet<string>> {
 }
 
 /** The functions of `carry/report.ts` and `protocol/observer.ts` that only telemetry needs. */
-const TELEMETRY = [
-  'observeRound',
-  'roundOperation',
-  'requestOf',
-  'spansOf',
-  'guardObserved',
-  'callGuarded',
-  'runGuarded',
-]
+const TELEMETRY = ['observeRound', 'roundOperation', 'requestOf', 'spansOf', 'GuardedObserved', 'runGuarded']
 
 it('a call without telemetry enters no function of it', async () => {
   const [absent, present] = await Promise.all([run(false), run(true)])

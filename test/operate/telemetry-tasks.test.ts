@@ -173,12 +173,16 @@ it('E9 a task whose process was killed continues elsewhere, linked to the call t
     return 'done'
   })
   expect(await settled(next, taskId)).toMatchObject({ status: 'completed' })
-  const place = { instance: 'next', task: taskId, flow: expect.any(String), round: 1, turn: 2 }
-  expect(events.find(({ event }) => event === 'task')).toMatchObject({ phase: 'taken_over', ...place })
+  const place = { instance: 'next', task: taskId, flow: expect.any(String), round: 1 }
+  const takenOver = events.find(({ event }) => event === 'task')
+  expect(takenOver).toMatchObject({ phase: 'taken_over', ...place })
+  // The second, or a later one if a busy machine cost the first process its lease before it was killed.
+  const nth = (takenOver as { turn?: number }).turn ?? 0
+  expect(nth).toBeGreaterThan(1)
   const [turn] = spans(SpanKind.CONSUMER) as [ReadableSpan]
   expect(turn.attributes).toMatchObject({
     'rondo.task.id': taskId,
-    'rondo.task.turn': 2,
+    'rondo.task.turn': nth,
     'rondo.outcome': 'complete',
     'rondo.ops.replayed': 1,
     'rondo.ops.executed': 1,

@@ -111,7 +111,7 @@ const WRITERS: Record<string, (screen: Screen, words: string) => unknown> = {
     ),
   'a table': ({ io }, words) => print(io, formatTable([[words, words, words]])),
   findings: ({ io }, words) =>
-    printFindings(io, [{ id: 'x', verdict: 'fail', detail: words, advice: words }], false),
+    printFindings(io, [{ id: 'state', verdict: 'fail', detail: words, advice: words }], false),
   'the moving line': ({ io }, words) => {
     io.status.start(words)
     io.status.progress(1, 2, words)
