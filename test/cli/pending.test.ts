@@ -147,6 +147,19 @@ describe('rondo answer', () => {
     expect(await home.run(['resume', id])).toMatchObject({ code: 0, stdout: 'hello Ada\n' })
     await again.close()
   })
+
+  it('advises to call again if the server has another key since', async () => {
+    const other = await createDeskServer(keys).listen({ port: 0, signals: false })
+    const { value } = await home.json(['call', other.url, 'choose'])
+    const id = String(value.id)
+    await other.close()
+    const again = await createDeskServer(generateKey()).listen({ port: other.port, signals: false })
+    const refused = await home.run(['answer', id, 'who.name=Ada'])
+    await again.close()
+    expect(refused).toMatchObject({ code: EXITS.server.code, stdout: '' })
+    expect(refused.stderr).toContain(`rondo abandon ${id}`)
+    expect(refused.stderr).not.toContain('resume')
+  })
 })
 
 describe('a pending call', () => {

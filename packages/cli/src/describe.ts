@@ -136,6 +136,12 @@ export function sayUnconfirmed({ id }: PendingCall, { message }: Error, rondo: s
   return `rondo: The state of the task could not be read: ${oneLine(message)}\n${start}`
 }
 
+/** Advice for a call whose state the server does not open: resuming it would fail in the same way. */
+export function sayStateRefused({ id }: PendingCall, rondo: string): string {
+  const why = 'probably it has expired, or the server has another key, as after a restart without RONDO_KEYS'
+  return `The server refused the state of this call: ${why}. Call the tool again, and remove this call: ${rondo} abandon ${id}`
+}
+
 /** The command that resumes a call that did not end. */
 export function sayKept({ id, task }: PendingCall, rondo: string): string {
   if (task === undefined) return `The call is still pending. To continue it: ${rondo} resume ${id}`

@@ -31,6 +31,7 @@ import {
   printPending,
   sayHidden,
   sayKept,
+  sayStateRefused,
   sayUnconfirmed,
 } from './describe.ts'
 import { type Io, tell } from './io.ts'
@@ -88,7 +89,8 @@ export async function driveCall(
     }
     const isOver = invalid && stored === undefined && answerer.isScript && saved?.task === undefined
     if (watch.ended || isOver) hold.drop()
-    else if (saved !== undefined) tell(io, sayKept(saved, commandOf(io)))
+    else if (saved !== undefined)
+      tell(io, (refusesState(error) ? sayStateRefused : sayKept)(saved, commandOf(io)))
     if (error instanceof PeerError && error.peer.code === -32603) pointAtLog(context)
     throw error
   } finally {
@@ -101,6 +103,13 @@ export async function driveCall(
 function unwrap(error: unknown): unknown {
   const inner = error instanceof RondoError && error.code === 'INPUT_ABORTED' ? error.cause : undefined
   return inner instanceof CommandError ? inner : error
+}
+
+/** The wording of Rondo and of the official packages; other servers' words are only printed. */
+function refusesState(error: unknown): boolean {
+  return (
+    error instanceof PeerError && error.peer.code === -32602 && /\brequestState\b/.test(error.peer.message)
+  )
 }
 
 /** A caller of a file of their own wants to know why it failed, and a client is never told. */
