@@ -238,7 +238,8 @@ function problemsOf({ unused, unanswered, protocolVersion }: CompletionNotes): s
     ...(unanswered.length > 0
       ? [
           `No answer for ${list(unanswered)}. In ${protocolVersion} the server waits for answers, so the call cannot be kept ` +
-            'for later, and the question was cancelled. Pass --answers, or run the command at a terminal',
+            'for later, and the question was cancelled. Pass --answers with the whole message or question-1, question-2 … as keys, ' +
+            'or run the command at a terminal',
         ]
       : []),
     ...(unused.length > 0 ? [`Unused answers: ${list(unused)}`] : []),
