@@ -37,9 +37,13 @@ export function firstReport<R extends { readonly kind: string }>(
     child.on('message', (report: R | null) => {
       if (report !== null && kinds.includes(report.kind)) done(report)
     })
-    child.once('exit', (code, signal) => fail(`The process exited (${signal ?? `exit code ${code}`})`))
+    child.once('exit', (code, signal) => fail(sayExit(signal ?? `exit code ${code}`)))
     child.once('error', (error) => fail(error.message))
   })
+}
+
+function sayExit(how: string): string {
+  return `The process exited (${how}). If its error above is EADDRINUSE, the file listens itself: let it only export the server`
 }
 
 /** Lets the process finish its calls; one that takes too long is killed. */

@@ -223,7 +223,7 @@ async function open(parts: WebParts): Promise<Web> {
     if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
     throw new CommandError(
       'unreachable',
-      `Port ${parts.port} is in use. Choose another with --port N; --port 0 picks a free one`,
+      `Port ${parts.port} is in use: stop the other process, or choose another port with --port N (0 picks a free one)`,
     )
   }
 }
