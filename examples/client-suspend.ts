@@ -5,7 +5,7 @@ import { type Client, connect, type InputResponses, openPending, sealPending } f
 /** Stores calls while nobody is there to answer: a database, a file, a queue. */
 export interface Shelf {
   put(id: string, sealed: string): Promise<void>
-  take(id: string): Promise<string>
+  get(id: string): Promise<string>
 }
 
 /** Makes the call; returns its id and its questions if somebody has to be asked first. */
@@ -29,14 +29,14 @@ export async function proceed(
   id: string,
   answers: InputResponses,
 ) {
-  const pending = openPending(await shelf.take(id), key)
+  const pending = openPending(await shelf.get(id), key)
   const step = await client.resume(pending, answers)
   if (step.status === 'complete') return step
   await shelf.put(id, sealPending(step.pending, key))
   return { status: 'asked', id, questions: step.pending.questions } as const
 }
 
-// Begin: npx tsx client-suspend.ts
+// Begin: npx tsx client-suspend.ts (the environment variable SERVER has the URL)
 // Answer: npx tsx client-suspend.ts ID '{ "resolution": { "resolution": "Fixed" } }'
 if (process.argv[1] === import.meta.filename) {
   const folder = '.pending'
@@ -45,7 +45,7 @@ if (process.argv[1] === import.meta.filename) {
   const key = await readFile(`${folder}/key`)
   const shelf: Shelf = {
     put: (id, sealed) => writeFile(`${folder}/${id}`, sealed),
-    take: (id) => readFile(`${folder}/${id}`, 'utf8'),
+    get: (id) => readFile(`${folder}/${id}`, 'utf8'),
   }
   const client = await connect(process.env.SERVER ?? 'http://127.0.0.1:3000/mcp')
   const [id, contents = '{}'] = process.argv.slice(2)

@@ -72,7 +72,7 @@ describe('suspending', () => {
     const stored = new Map<string, string>()
     const shelf = {
       put: async (id: string, sealed: string) => void stored.set(id, sealed),
-      take: async (id: string) => stored.get(id) ?? '',
+      get: async (id: string) => stored.get(id) ?? '',
     }
     const key = randomBytes(32)
     const client = () => connect(workItems(items, options))
