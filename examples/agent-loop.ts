@@ -52,9 +52,16 @@ if (process.argv[1] === import.meta.filename) {
     const { fields } = readForm(requestedSchema)
     console.log(`${server.target} asks: ${message}`)
     const typed: Record<string, string> = {}
-    for (const { name, title } of fields) typed[name] = await terminal.question(`${title}: `, { signal })
+    for (const { name, title, options } of fields) {
+      const choices = options ? ` (${options.map((option) => option.value).join(', ')})` : ''
+      typed[name] = await terminal.question(`${title}${choices}: `, { signal })
+    }
+    const send = await terminal.question('Send? (yes, no, later): ', { signal })
+    if (send !== 'yes') return { action: send === 'no' ? 'decline' : 'cancel' }
     const checked = checkForm(fields, typed)
-    return checked.ok ? { action: 'accept', content: checked.content } : { action: 'cancel' }
+    if (checked.ok) return { action: 'accept', content: checked.content }
+    console.log(`Not sent. ${checked.problems.map((problem) => problem.message).join('. ')}`)
+    return { action: 'cancel' }
   }
   const target = process.argv[2] ?? 'http://127.0.0.1:3000/mcp'
   const client = await connect(target, { answers: { elicitation: { form } } })

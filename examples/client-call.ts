@@ -10,9 +10,12 @@ export async function resolveBug(target: ConnectTarget, id: number, person: Pers
     answers: {
       elicitation: {
         form: async ({ message, requestedSchema }, { server, signal }) => {
+          const fields = Object.keys(requestedSchema.properties ?? {})
+          // Without fields it is a yes-or-no question, which this loop would answer without asking anybody.
+          if (fields.length === 0) return { action: 'cancel' }
           const content: Record<string, string> = {}
-          for (const field of Object.keys(requestedSchema.properties ?? {})) {
-            const line = await person(`${server.name} asks: ${message} [${field}]`, signal)
+          for (const field of fields) {
+            const line = await person(`${server.target} asks: ${message} [${field}]`, signal)
             if (line === undefined) return { action: 'cancel' }
             content[field] = line
           }

@@ -28,20 +28,29 @@ export function askWith(draw: (drawn: Drawn, signal: AbortSignal) => Promise<Typ
   }
 }
 
-/** A user interface in a terminal. An empty line keeps the value that is shown; the end of the input cancels. */
-async function drawInTerminal({ server, message, fields, values, problems }: Drawn): Promise<Typed> {
+/** A user interface in a terminal. An empty line keeps the value in brackets; the end of the input cancels. */
+async function drawInTerminal(drawn: Drawn, signal: AbortSignal): Promise<Typed> {
+  const { server, message, fields, values, problems } = drawn
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   const gone = new Promise<undefined>((resolve) => terminal.once('close', () => resolve(undefined)))
+  const ask = (text: string) => Promise.race([gone, terminal.question(text, { signal })])
   console.log([`${server}: ${message}`, ...problems.map((one) => `! ${one.message}`)].join('\n'))
   const typed: Record<string, unknown> = { ...values }
-  for (const { name, title, options } of fields) {
-    const choices = options ? ` (${options.map((option) => option.value).join(', ')})` : ''
-    const line = await Promise.race([gone, terminal.question(`${title}${choices}: `)])
-    if (line === undefined) return 'cancel'
-    if (line !== '') typed[name] = line
+  try {
+    for (const { name, title, options } of fields) {
+      const choices = options ? ` (${options.map((option) => option.value).join(', ')})` : ''
+      const kept = typed[name] === undefined ? '' : ` [${typed[name]}]`
+      const line = await ask(`${title}${choices}${kept}: `)
+      if (line === undefined) return 'cancel'
+      if (line !== '') typed[name] = line
+    }
+    // Asked even if the form has no fields: then it is the whole question.
+    const send = await ask('Send? (yes, no, later): ')
+    if (send === 'no') return 'decline'
+    return send === 'yes' ? typed : 'cancel'
+  } finally {
+    terminal.close()
   }
-  terminal.close()
-  return typed
 }
 
 if (process.argv[1] === import.meta.filename) {

@@ -25,7 +25,7 @@ describe('calling', () => {
     })
     expect(result.content).toMatchObject([{ text: 'Bug #4522 resolved as Fixed. State set to Resolved.' }])
     expect(asked).toEqual([
-      expect.stringMatching(/^work-items asks: .*How was this bug resolved\? \[resolution\]$/),
+      expect.stringMatching(/^memory: asks: .*How was this bug resolved\? \[resolution\]$/),
     ])
     expect(items.get(4522)).toEqual({ state: 'Resolved', resolution: 'Fixed' })
   })

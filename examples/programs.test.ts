@@ -117,7 +117,8 @@ describe('a client example', () => {
   it('agent-loop takes a prompt, asks the person, and prints what the model says', async () => {
     const lines: [string, string][] = [
       ['You: ', 'Resolve bug 4522'],
-      ['Resolution: ', 'Fixed'],
+      ["(Fixed, Won't Fix, Duplicate, By Design): ", 'Fixed'],
+      ['Send? (yes, no, later): ', 'yes'],
     ]
     expect(await run('agent-loop.ts', [urls.items], lines)).toMatch(/Done: .*Bug #4522 resolved as Fixed/)
   })
@@ -125,9 +126,23 @@ describe('a client example', () => {
   it('client-form shows what was wrong and asks again', async () => {
     const lines: [string, string][] = [
       ["(Fixed, Won't Fix, Duplicate, By Design): ", 'Gone'],
-      ['\n! ', 'Fixed'],
+      ['Send? (yes, no, later): ', 'yes'],
+      ['Duplicate, By Design) [Gone]: ', 'Fixed'],
+      ['[Gone]: Send? (yes, no, later): ', 'yes'],
     ]
-    expect(await run('client-form.ts', [urls.items], lines)).toContain('Bug #4522 resolved as Fixed.')
+    const text = await run('client-form.ts', [urls.items], lines)
+    expect(text).toContain('\n! ')
+    expect(text).toContain('Bug #4522 resolved as Fixed.')
+  })
+
+  it.each(['no', '', 'later'])('client-form sends nothing without a yes: %j', async (said) => {
+    const lines: [string, string][] = [
+      ["(Fixed, Won't Fix, Duplicate, By Design): ", 'Fixed'],
+      ['Send? (yes, no, later): ', said],
+    ]
+    const text = await run('client-form.ts', [urls.items], lines)
+    expect(text).not.toContain('resolved as')
+    expect(text).toContain(said === 'no' ? 'declined' : 'dismissed')
   })
 
   it('client-policy logs the round', async () => {
