@@ -655,7 +655,8 @@ export const ERRORS = {
   /**
    * The server cannot be reached, or the connection closed before the response arrived.
    *
-   * Remedy: Retry. A pending call that was stored can be resumed.
+   * Remedy: Retry. A pending call that was stored can be resumed. In a browser, check that the server allows the
+   * origin of the page (`allowedOrigins`).
    */
   PEER_UNREACHABLE: { rpc: 0, http: 0, sentence: 'The server cannot be reached or the connection was lost' },
   /**
