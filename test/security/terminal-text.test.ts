@@ -123,7 +123,7 @@ const WRITERS: Record<string, (screen: Screen, words: string) => unknown> = {
 
 const runs = { numRuns: process.env.RONDO_LONG === '1' ? 2_000 : 100 }
 
-describe('I8 the output of the command at a terminal', () => {
+describe('I8 T22 the output of the command at a terminal', () => {
   it.each(Object.keys(WRITERS))("contains no control character but the command's own: %s", async (name) => {
     await fc.assert(
       fc.asyncProperty(evil, async (words) => {
