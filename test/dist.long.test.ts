@@ -306,7 +306,14 @@ describe('the packed package', () => {
       return run(process.execPath, [resolve('scripts/check-contact.js')], folder)
     }
     const own = readFileSync('packages/rondo/package.json', 'utf8')
-    expect(JSON.parse(own).scripts.prepublishOnly).toBe('node ../../scripts/check-contact.js')
+    const { email } = JSON.parse(own).bugs
+    expect(readFileSync('SECURITY.md', 'utf8')).toContain(`**${email}**`)
+    for (const name of readdirSync('packages')) {
+      const { scripts, bugs } = JSON.parse(readFileSync(join('packages', name, 'package.json'), 'utf8'))
+      expect(scripts?.prepublishOnly, name).toBe('node ../../scripts/check-contact.js')
+      expect(bugs?.email, name).toBe(email)
+    }
+    expect(check('{}').status).toBe(1)
     expect(check(own).output).toContain('security@rondo.example')
     expect(check(own).status).toBe(1)
     expect(check(own.replaceAll('rondo.example', 'rondo.dev')).status).toBe(0)
