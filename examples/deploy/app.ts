@@ -11,7 +11,7 @@ const { DATABASE_URL, RESOURCE, ISSUER, ALLOWED_HOSTS, ADDRESS_HEADER, HOST, MET
 if (!DATABASE_URL || !RESOURCE || !ISSUER) throw new Error('Set DATABASE_URL, RESOURCE and ISSUER.')
 
 // Serves /metrics on a port of its own, which the proxy does not pass on.
-const exporter = new PrometheusExporter({ host: HOST, port: Number(METRICS_PORT ?? 9464) })
+const exporter = new PrometheusExporter({ host: HOST ?? '127.0.0.1', port: Number(METRICS_PORT ?? 9464) })
 
 export default createTracker({
   store: createPostgresStore({ connectionString: DATABASE_URL }),
