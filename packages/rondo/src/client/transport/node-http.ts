@@ -235,10 +235,20 @@ function destroyIfOpen(response: IncomingMessage): void {
   response.on('close', () => clearTimeout(timer))
 }
 
+const UNTRUSTED =
+  ': the certificate is not trusted. Set NODE_EXTRA_CA_CERTS to the file of the authority that issued it'
+const HINTS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: ': nothing listens at this address',
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,
+  SELF_SIGNED_CERT_IN_CHAIN: UNTRUSTED,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNTRUSTED,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNTRUSTED,
+}
+
 function toRondoError(error: unknown): RondoError {
   if (error instanceof RondoError) return error
   const code = (error as NodeJS.ErrnoException | undefined)?.code
-  const hint = code === 'ECONNREFUSED' ? ': nothing listens at this address' : ''
+  const hint = HINTS[code ?? ''] ?? ''
   return new RondoError('PEER_UNREACHABLE', `The request failed (${code ?? 'connection lost'})${hint}`, {
     cause: error,
   })
