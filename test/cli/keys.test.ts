@@ -56,6 +56,10 @@ describe('rondo keys', () => {
     for (const step of ['mint', 'drop', 'sideways']) {
       expect((await home.run(['keys', 'rotate', step], { env })).code).toBe(2)
     }
+    const early = await home.run(['keys', 'rotate', 'drop'], {
+      env: { RONDO_KEYS: `${env.RONDO_KEYS},${generateKey('new')}` },
+    })
+    expect(early.stderr).toContain('Kept old, removed new.\n')
   })
 })
 

@@ -107,6 +107,8 @@ function rotate({ io, options }: Invocation, step: string | undefined): Exit {
     const written = options.flag('write') ? {} : { keys: next.join(',') }
     printJson(io, { seals: ring.names[0], opens: ring.names, ...written })
   }
+  const removed = entries.slice(next.length).map((entry) => entry.split(':')[0])
+  if (removed.length > 0) tell(io, `Kept ${ring.names[0]}, removed ${removed.join(', ')}.`)
   tell(io, NEXT[step as keyof typeof NEXT])
   return 'done'
 }
