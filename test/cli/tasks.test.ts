@@ -114,6 +114,16 @@ function describeOperator(open: () => Promise<{ database: Database; words: strin
     expect(stdout).toMatch(/^due +1, the oldest for \d+\.\d s +wait for a worker\nrunning +1 .*\nparked +3 /)
   })
 
+  it('rondo tasks reports what it cannot find without the keys', async () => {
+    expect((await list('--tool', 'refund')).stderr).toMatch(/has no such tasks\. .* pass --keys FILE/)
+    expect((await list(ids.parked, '--content')).stderr).toMatch(/^rondo: The content is sealed\. .*--keys/)
+  })
+
+  it('rondo tasks refuses an unknown action, and suggests one', async () => {
+    const { code, stderr } = await home.run(['tasks', 'lst', ...words])
+    expect([code, stderr]).toEqual([EXITS.usage.code, 'rondo: Unknown action "lst". Did you mean "list"?\n'])
+  })
+
   it.each([
     ['--status', 'sleeping'],
     ['--limit', '0'],

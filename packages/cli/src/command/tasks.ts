@@ -1,10 +1,19 @@
 /** `rondo tasks`: shows an operator the tasks in a store. Whatever changes something is in `task-actions.ts`. */
 
+import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { escapeUnsafe, oneLine } from 'rondo/internal'
 import type { TaskStats, TaskSummary } from 'rondo/store'
 import { JSON_OPTION } from '../call-setup.ts'
-import { type Command, type Exit, type Invocation, usageError } from '../command-line.ts'
-import { formatTable, print, printJson, sayAge, sayTime, tell } from '../io.ts'
+import {
+  type Command,
+  type Exit,
+  type Invocation,
+  type Options,
+  suggest,
+  usageError,
+} from '../command-line.ts'
+import { formatTable, type Io, print, printJson, sayAge, sayTime, tell } from '../io.ts'
 import { type NamedStore, openTaskStore } from '../open-store.ts'
 import {
   DEFAULT_LIMIT,
@@ -118,17 +127,19 @@ export const tasksCommand: Command = {
 }
 
 /** A first word that is no action is a store, and an id after it is shown. */
-function readWords({ words }: Invocation): { action: string; word?: string; words: readonly string[] } {
+function readWords({ io, words }: Invocation): { action: string; word?: string; words: readonly string[] } {
   const [first = '', ...rest] = words
   if (ACT_NAMES.includes(first) || VIEWS.includes(first as View))
     return { action: first, word: rest[0], words: rest.slice(1) }
+  if (rest.length > 0 && /^[a-z]+$/.test(first) && !existsSync(resolve(io.cwd, first)))
+    throw usageError(`Unknown action "${first}"${suggest(first, [...VIEWS, ...ACT_NAMES])}`)
   return { action: 'list', word: words[0], words: rest }
 }
 
 async function listTasks({ io, options }: Invocation, named: NamedStore, query: Query): Promise<Exit> {
   const { tasks, next } = await listPage(named, query)
   if (options.flag('json')) printJson(io, { tasks, next })
-  else if (tasks.length === 0) tell(io, `${named.name} has no such tasks.`)
+  else if (tasks.length === 0) tell(io, `${named.name} has no such tasks.${sayBlind(io, options)}`)
   else print(io, tableOf(tasks, io.now(), io.stdout.isTTY ? io.stdout.columns : undefined))
   for (const { id, damaged } of tasks)
     if (damaged)
@@ -137,10 +148,18 @@ async function listTasks({ io, options }: Invocation, named: NamedStore, query: 
   return 'done'
 }
 
+/** Without the keys, a tool is found only by a name in the clear, and its tasks may be there. */
+function sayBlind(io: Io, options: Options): string {
+  if (options.text('tool') === undefined || ringOf(io, options)) return ''
+  return ' Names of tools are sealed unless the server sets tasks.listTools: pass --keys FILE to find them.'
+}
+
 async function showTask({ io, options }: Invocation, named: NamedStore, id: string): Promise<Exit> {
   const { task, opened } = await showOne(named, id, () => ringOf(io, options), options.flag('content'))
   if (options.flag('json')) printJson(io, { task: { ...task, ...opened } })
   else print(io, `${sayStoredTask(task, io.now())}${sayOpened(opened)}`)
+  if (options.flag('content') && !ringOf(io, options))
+    tell(io, 'rondo: The content is sealed. Name a file with --keys, or set RONDO_KEYS')
   return 'done'
 }
 
@@ -213,7 +232,7 @@ function sayStats({ due, oldestDueMs, running, parked }: TaskStats, paused: read
   return formatTable([
     ['due', `${due}${oldest}`, 'wait for a worker'],
     ['running', String(running), 'with a worker'],
-    ['parked', String(parked), 'wait for an answer, an event or a time'],
+    ['parked', String(parked), 'wait for an answer, an event or a time, or their tool is paused'],
     ...paused.map((tool) => ['paused', oneLine(tool), 'its tasks wait until somebody continues it']),
   ])
 }
