@@ -95,6 +95,8 @@ describe('a form with one field', () => {
     const id = /^pending (\S+)$/m.exec(stdout)?.[1] ?? ''
     expect(stdout).toContain('    seat=  Seat: one of window, aisle\n')
     expect(stdout).toContain(`answer:   rondo answer ${id} seat=…`)
+    const header = await home.run(['call', desk.url, 'seat', '--header', 'X-Team: a'])
+    expect(header.stderr).toBe('Credentials are not stored: pass --header to these commands too.\n')
     const npx = await home.run(['pending', id], { env: { npm_command: 'exec' } })
     expect(npx.stdout).toContain(`answer:   npx rondo answer ${id} seat=…`)
     const { code, stderr } = await home.run(['answer', id, 'seat=middle'])

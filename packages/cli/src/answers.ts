@@ -103,7 +103,9 @@ function resolveName(
     return ACTIONS.has(text) ? { key } : { key, field: onlyField(questionOf(pending, key)) }
   const [only, ...others] = openQuestions(pending)
   if (only !== undefined && others.length === 0) return { key: only[0], field: name }
-  const open = keys.length === 0 ? ': nothing is open' : suggest(name, keys)
+  const isTask = keys.length === 0 && pending.task !== undefined
+  const none = isTask ? `: it runs as a task. Use "rondo task answer ${pending.id}"` : ': nothing is open'
+  const open = keys.length === 0 ? none : suggest(name, keys)
   throw new CommandError('answers', `This call has no question "${name}"${open}`)
 }
 

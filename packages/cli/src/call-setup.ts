@@ -98,7 +98,24 @@ export async function openDriver(
   const { client, close } = await connecting.finally(() => io.status.stop())
   const [json, detach] = [options.flag('json'), options.flag('detach')]
   const context = { io, client, store, target, answerer, accepts, unanswered, file, json, detach, drive }
-  return { client, close, drive: (request, pending) => driveCall(context, request, pending) }
+  return {
+    client,
+    close,
+    async drive(request, pending) {
+      const exit = await driveCall(context, request, pending)
+      if (exit === 'pending' && !json) remindCredentials(invocation)
+      return exit
+    },
+  }
+}
+
+/** The printed commands continue the call, and the server requires the same credentials for it. */
+function remindCredentials({ io, options }: Invocation): void {
+  const names = [
+    ...(options.text('bearer') === undefined ? [] : ['--bearer']),
+    ...(options.list('header').length === 0 ? [] : ['--header']),
+  ].join(' and ')
+  if (names !== '') tell(io, `Credentials are not stored: pass ${names} to these commands too.`)
 }
 
 function driveOptions({ io, options }: Invocation): DriveOptions {

@@ -144,7 +144,8 @@ export function sayStateRefused({ id }: PendingCall, rondo: string): string {
 
 /** The command that resumes a call that did not end. */
 export function sayKept({ id, task }: PendingCall, rondo: string): string {
-  if (task === undefined) return `The call is still pending. To continue it: ${rondo} resume ${id}`
+  if (task === undefined)
+    return `The call is still pending. To continue it: ${rondo} resume ${id}. To give it up: ${rondo} abandon ${id}`
   return [
     `The server continues to run the task ${oneLine(task.taskId)}.`,
     `wait:     ${rondo} resume ${id}`,
