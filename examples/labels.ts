@@ -16,6 +16,6 @@ export function shipping(options: Partial<ServerOptions>) {
   return server
 }
 
-/** For `npx rondo console examples/labels.ts`. */
+/** For `RONDO_KEYS="$(cat keys)" npx rondo console examples/labels.ts`, where `npx rondo keys new > keys` has made the file. */
 export default (options?: Partial<ServerOptions>) =>
   shipping({ store: createSqliteStore({ file: 'shipping.db' }), ...options })
