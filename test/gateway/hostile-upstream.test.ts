@@ -127,6 +127,23 @@ describe('a task of a server that lies', () => {
     await expect(getting).rejects.not.toThrow(/another"/)
   })
 
+  it('W2 and repeats its id in the result does not show it', async () => {
+    const _meta = { 'io.modelcontextprotocol/related-task': { taskId: 'secret-id' }, 'example.org/kept': 1 }
+    const result = { ...said('done'), _meta }
+    const up = await tasks(({ method, params }) =>
+      method === 'tasks/get'
+        ? { result: { ...head(params?.taskId), status: 'completed', result, ...done } }
+        : undefined,
+    )
+    const { url } = await serveGateway({ up: { url: up.url } })
+    const own = { result: { _meta: { 'example.org/kept': 1 } } }
+    const seen = await (await handed(url)).get()
+    expect(seen).toMatchObject(own)
+    const followed = await (await clientOf(url, { tasks: false })).callTool('t')
+    expect(followed).toMatchObject(own.result)
+    expect(JSON.stringify([seen, followed])).not.toContain('secret-id')
+  })
+
   it('W2 and speaks an earlier revision now is not asked about it, and the caller reads why', async () => {
     const before = await tasks(() => undefined)
     let isOld = false

@@ -95,11 +95,13 @@ export function toUpstreamError({ code, message, data }: WireError): UpstreamErr
 }
 
 const SERVER_INFO = 'io.modelcontextprotocol/serverInfo'
+/** W2: contains the upstream's id of a task. */
+const RELATED_TASK = 'io.modelcontextprotocol/related-task'
 
 /** The result without what the protocol gives to each hop. */
 export function withoutHop(result: Result): Result {
   const { resultType: _, _meta, ...rest } = result
   if (typeof _meta !== 'object' || _meta === null) return rest
-  const { [SERVER_INFO]: __, ...others } = _meta as Result
+  const { [SERVER_INFO]: __, [RELATED_TASK]: ___, ...others } = _meta as Result
   return Object.keys(others).length === 0 ? rest : { ...rest, _meta: others }
 }
