@@ -67,6 +67,17 @@ describe.each([undefined, '2025-11-25'] as const)('W5 callers of a server that k
     },
   )
 
+  it('W6 reach the server that each of them is listed under a name that two servers have', async () => {
+    const one = await perCaller({ ann: toolRows('b_c'), nobody: [] })
+    const two = await perCaller({ ann: [], bob: toolRows('c'), nobody: [] })
+    const upstreams = { a: { url: one.url, credentials }, a_b: { url: two.url, credentials } }
+    const { url } = await serveGateway(upstreams, { authenticate: byHeader })
+    const [ann, bob] = [await as(url, 'ann', mode), await as(url, 'bob', mode)]
+    expect(await ann.callTool('a_b_c')).toMatchObject(said('ann called b_c'))
+    expect(await bob.callTool('a_b_c')).toMatchObject(said('bob called c'))
+    expect(one.seen).not.toContain('bob tools/call')
+  })
+
   it('may call what another instance listed', async () => {
     const up = await perCaller({ ann: toolRows('write'), nobody: [] })
     const { url } = await serveGateway({ up: { url: up.url, credentials } }, { authenticate: byHeader })

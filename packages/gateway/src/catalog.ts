@@ -154,6 +154,41 @@ export function createCatalog(parts: CatalogParts): Catalog {
     },
   })
   const unlistedEntries = new Map<string, Entry>()
+  /** Whether the upstream can offer something under this name. */
+  const mayOffer = ({ name: upstream }: Upstream, { listing, name }: Entry): boolean =>
+    KEY[listing] !== 'name' || parts.rename !== undefined || name.startsWith(`${upstream}_`)
+  /** The upstreams whose entry of this name some callers may be listed in place of this one. */
+  const rivalsOf = (entry: Entry): readonly Upstream[] => {
+    const rivals = knowing.filter((one) => mayOffer(one, entry))
+    return rivals.length > 1 && rivals.some(({ name }) => name === entry.upstream) ? rivals : []
+  }
+  /** W5: one name may be offered to two callers by different upstreams. Each reaches the one that it is listed. */
+  const routed = (entry: Entry): Forwarded => {
+    const { forwarded } = entry
+    const rivals = rivalsOf(entry)
+    if (rivals.length === 0) return forwarded
+    const key = `${entry.listing}\n${entry.name}`
+    const listed = (principal: Principal): Forwarded | undefined =>
+      rivals.map((one) => callers.known(one, principal)?.get(key)?.forwarded).find(Boolean)
+    const forwardedFor = async (principal: Principal | undefined): Promise<Forwarded> => {
+      if (principal === undefined) return forwarded
+      const isRead = rivals.every((one) => callers.known(one, principal) !== undefined)
+      if (!isRead) await Promise.all(rivals.map((one) => callers.of(one, principal)))
+      return listed(principal) ?? forwarded
+    }
+    return {
+      ...forwarded,
+      run: async (args, ctx) => (await forwardedFor(ctx.principal)).run(args, ctx),
+      ...(forwarded.complete && {
+        complete: async (argument, known, principal) =>
+          (await (await forwardedFor(principal)).complete?.(argument, known, principal)) ?? { values: [] },
+      }),
+      ...(forwarded.watch && {
+        watch: (uri, principal, changed) =>
+          ((principal && listed(principal)) ?? forwarded).watch?.(uri, principal, changed),
+      }),
+    }
+  }
   const rowsFor: RowsFor = async (listing, principal, rows) => {
     if (principal === undefined) return rows
     const names = new Set(knowing.map(({ name }) => name))
@@ -168,9 +203,10 @@ export function createCatalog(parts: CatalogParts): Catalog {
   if (knowing.length > 0) port.lists(rowsFor)
 
   /** Returns false for an entry that cannot be served, such as a template that is none: the others are offered all the same. */
-  const declare = ({ listing, name, upstream, forwarded }: Entry): boolean => {
+  const declare = (entry: Entry): boolean => {
+    const { listing, name, upstream } = entry
     try {
-      port.declare(listing, name, forwarded)
+      port.declare(listing, name, routed(entry))
       return true
     } catch (error) {
       warn(`"${displayText(name)}" of "${upstream}" is not offered: ${reasonOf(error)}.`)
