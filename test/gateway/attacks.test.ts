@@ -60,6 +60,24 @@ async function orders(name = 'up'): Promise<Counted> {
   return { url: `http://127.0.0.1:${(http.address() as AddressInfo).port}/mcp`, seen, headers, stop }
 }
 
+const PAIR = { method: 'tools/call', name: 'pair', arguments: {} } as const
+
+/** A server with a tool that asks twice. */
+async function pairs() {
+  const seen = { paired: 0 }
+  const server = createServer({ name: 'up', version: '1.0.0', keys: generateKey(), log: () => {} })
+  server.tool('pair', {}, async (_args, ctx) => {
+    const schema = z.object({ sure: z.string() })
+    const one = await ctx.ask('one', { message: 'One?', schema })
+    const two = await ctx.ask('two', { message: 'Two?', schema })
+    seen.paired += 1
+    return `${one.sure} ${two.sure}`
+  })
+  onTestFinished(() => server.close())
+  const { url } = await server.listen({ port: 0, signals: false, graceMs: 100 })
+  return { url, seen }
+}
+
 const byHeader: GatewayOptions['authenticate'] = ({ headers }) => ({ subject: headers('x-user') ?? 'nobody' })
 
 async function as(
@@ -79,8 +97,9 @@ async function as(
 async function stateOf(
   client: Client,
   request: typeof ORDER | { method: 'tools/call'; name: string; arguments: object } = ORDER,
+  answered: Parameters<Client['round']>[1] = {},
 ): Promise<{ key: string; requestState: string }> {
-  const round = (await client.round(request as typeof ORDER)) as RoundResult
+  const round = (await client.round(request as typeof ORDER, answered)) as RoundResult
   if (round.resultType !== 'input_required' || round.requestState === undefined)
     throw new Error('no question')
   return { key: Object.keys(round.inputRequests)[0] ?? '', requestState: round.requestState }
@@ -178,6 +197,58 @@ describe('K3 an instance that is gone', () => {
     expect(await (await as(first.url)).round(ORDER, no)).toMatchObject(done)
     expect(up.seen).toEqual({ began: 1, ordered: 1 })
     expect(first.gateway.heldCalls()).toBe(0)
+  })
+
+  it('K3 asks nothing again and returns one result if each round is sent twice, to any instance', async () => {
+    const up = await pairs()
+    const shared = { keys: generateKey(), store: createMemoryStore() }
+    const upstreams = { up: { url: up.url, revision: '2025-11-25' as const } }
+    const first = await as((await serveGateway(upstreams, shared)).url)
+    const second = await as((await serveGateway(upstreams, shared)).url)
+    for (const both of [
+      [first, first],
+      [first, second],
+      [second, second],
+    ] as const) {
+      const begun = await stateOf(first, PAIR)
+      const answered = ({ key, requestState }: typeof begun) => ({
+        requestState,
+        inputResponses: { [key]: YES },
+      })
+      const states = await Promise.all(both.map((client) => stateOf(client, PAIR, answered(begun))))
+      const ended = await Promise.all(states.map((state) => second.round(PAIR, answered(state))))
+      const done = { resultType: 'complete', result: { content: [{ text: 'yes yes' }] } }
+      expect(ended).toMatchObject([done, done])
+    }
+    expect(up.seen).toEqual({ paired: 3 })
+  })
+
+  it('W7 cancels a held call whose client is gone, even if another instance got its last round', async () => {
+    const seen = { slow: '' }
+    const server = createServer({ name: 'up', version: '1.0.0', keys: generateKey(), log: () => {} })
+    server.tool('slow', {}, async (_args, ctx) => {
+      await ctx.ask('sure', { message: 'Sure?', schema: z.object({ sure: z.string() }) })
+      seen.slow = 'running'
+      await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
+      seen.slow = 'cancelled'
+      return 'never read'
+    })
+    onTestFinished(() => server.close())
+    const { url } = await server.listen({ port: 0, signals: false, graceMs: 100 })
+    const shared = { keys: generateKey(), store: createMemoryStore() }
+    const upstreams = { up: { url, revision: '2025-11-25' as const } }
+    const [first, second] = [await serveGateway(upstreams, shared), await serveGateway(upstreams, shared)]
+    const request = { method: 'tools/call', name: 'slow', arguments: {} } as const
+    const { key, requestState } = await stateOf(await as(first.url), request)
+    const stop = new AbortController()
+    const answered = { requestState, inputResponses: { [key]: YES }, signal: stop.signal }
+    const calling = (await as(second.url)).round(request, answered)
+    calling.catch(() => {})
+    await expect.poll(() => seen.slow).toBe('running')
+    stop.abort()
+    await expect(calling).rejects.toThrow()
+    await expect.poll(() => seen.slow).toBe('cancelled')
+    await expect.poll(() => first.gateway.heldCalls()).toBe(0)
   })
 
   it('W7 cancels a held call whose client is gone, in the pushed cell', async () => {

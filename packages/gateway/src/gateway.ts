@@ -163,6 +163,7 @@ export function createGateway(options: GatewayOptions): Gateway {
           leaseMs: options.tasks?.leaseMs ?? LEASE_MS,
           warn,
           end: (id) => void held.cancel(id),
+          isStopping: async () => (await server.notReady()) === 'draining',
           resume: resumeFor(held, () => handover),
         })
       return undefined

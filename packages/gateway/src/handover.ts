@@ -51,17 +51,25 @@ interface HandoverParts {
   readonly resume: HandoverResume
   /** Ends a call that is held here. */
   end(id: string): void
+  /** Whether this instance is stopping: its requests then end without having been cancelled. */
+  isStopping(): Promise<boolean>
   warn(message: string): void
 }
 
 const PREFIX = 'gateway-held '
 const POLL_MS = 500
+/** Ended calls whose outcome other instances still get. */
+const MAX_PAST = 256
 /** Bytes of one caller's records. */
 const MAX_BYTES = 16 * 1_048_576
 
 export function createHandover(parts: HandoverParts): Handover {
   const { records, bus, sealer, clock } = parts
   const own = new Map<string, { readonly caller: string; readonly step: number; readonly version: number }>()
+  /** Callers of calls that were held here and have ended: their outcome is repeated for a while. */
+  const past = new Map<string, string>()
+  /** The steps whose answers are being taken. */
+  const taking = new Set<string>()
   const wakers = new Map<string, Set<() => void>>()
   let stopTouching = (): void => {}
   const closed = new AbortController()
@@ -90,16 +98,25 @@ export function createHandover(parts: HandoverParts): Handover {
       records.touch([...own.keys()].map((id) => `gateway-held-${id}`)).then(touch, touch)
     })
   }
-  /** Continues a call of ours with the answers that another instance has written. */
+  /**
+   * Continues a call of ours with the answers that another instance has written. Two retries of one round may have got states of
+   * different steps, and either may be answered; a question that has its answer takes no other.
+   */
   const takeAnswers = async (id: string, step: number): Promise<void> => {
-    const held = own.get(id)
-    if (held === undefined) return
-    const given = await read<{ caller: string; answers: InputResponses }>(idOf(id, step, 'answers'))
-    if (given === undefined || given.caller !== held.caller) return
-    // Answers of an earlier step have been taken already: whoever repeats them gets what is open now.
-    const handed = await parts.resume(id, held.caller, held.step === step ? given.answers : {})
-    await write(idOf(id, step, 'outcome'), held.caller, handed)
-    await bus.publish(`${PREFIX}${id} ${step} done`)
+    const caller = own.get(id)?.caller ?? past.get(id)
+    const key = `${id} ${step}`
+    if (caller === undefined || taking.has(key)) return
+    taking.add(key)
+    try {
+      const given = await read<{ caller: string; answers: InputResponses }>(idOf(id, step, 'answers'))
+      if (given === undefined || given.caller !== caller) return
+      // Whoever repeats a step gets its outcome, and the call does not move on.
+      if ((await records.get(idOf(id, step, 'outcome'))) === undefined)
+        await write(idOf(id, step, 'outcome'), caller, await parts.resume(id, caller, given.answers))
+    } finally {
+      taking.delete(key)
+    }
+    await bus.publish(`${PREFIX}${key} done`)
   }
   const receive = (message: string): void => {
     if (!message.startsWith(PREFIX)) return
@@ -121,6 +138,7 @@ export function createHandover(parts: HandoverParts): Handover {
   })
   touch()
 
+  const end = async (id: string): Promise<void> => bus.publish(`${PREFIX}${id} 0 end`)
   /** Waits for a message about the step, or for a while. */
   const pause = (key: string, signal: AbortSignal): Promise<void> =>
     new Promise((resolve) => {
@@ -146,8 +164,15 @@ export function createHandover(parts: HandoverParts): Handover {
       if ((await write(`gateway-held-${id}`, caller, { caller }, version)) === 'limit')
         parts.warn('A held call could not be announced to other instances: the store is full.')
     },
-    release: (id) => void own.delete(id),
-    end: async (id) => bus.publish(`${PREFIX}${id} 0 end`),
+    release(id) {
+      const held = own.get(id)
+      if (held === undefined) return
+      own.delete(id)
+      past.set(id, held.caller)
+      const [oldest] = past.keys()
+      if (past.size > MAX_PAST && oldest !== undefined) past.delete(oldest)
+    },
+    end,
     async deliver(id, caller, step, answers, signal) {
       const holder = `gateway-held-${id}`
       const announced = await read<{ caller: string }>(holder)
@@ -166,6 +191,7 @@ export function createHandover(parts: HandoverParts): Handover {
         if (stored === undefined || stored.quietMs > parts.leaseMs) return undefined
         await pause(`${id} ${step}`, signal)
       }
+      if (!closed.signal.aborted && !(await parts.isStopping())) await end(id)
       throw new HeldEnded('The call was cancelled while another instance of the gateway worked on it.')
     },
     close() {
