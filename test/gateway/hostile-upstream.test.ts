@@ -144,6 +144,30 @@ describe('a task of a server that lies', () => {
     expect(JSON.stringify([seen, followed])).not.toContain('secret-id')
   })
 
+  it.each(['2026-07-28', '2025-11-25'] as const)(
+    'W2 and repeats its id in a question does not show it to a client of %s',
+    async (mode) => {
+      const { method, params } = form('Sure?')
+      const _meta = { 'io.modelcontextprotocol/related-task': { taskId: 'secret-id' }, 'example.org/kept': 1 }
+      const inputRequests = { sure: { method, params: { ...params, _meta } } }
+      const up = await fake((message) => {
+        if (message.method !== 'tools/call') return modern({ tools: toolRows('t') })(message)
+        if (message.params?.inputResponses !== undefined) return { result: { ...said('done'), ...done } }
+        return { result: { resultType: 'input_required', inputRequests } }
+      })
+      const { url } = await serveGateway({ up: { url: up.url } })
+      const asked: unknown[] = []
+      const take = (question: unknown) => {
+        asked.push(question)
+        return YES
+      }
+      const client = await clientOf(url, { mode, answers: { elicitation: { form: take } } })
+      expect(await client.callTool('t')).toMatchObject(said('done'))
+      expect(asked).toMatchObject([{ _meta: { 'example.org/kept': 1 } }])
+      expect(JSON.stringify(asked)).not.toContain('secret-id')
+    },
+  )
+
   it('W2 and speaks an earlier revision now is not asked about it, and the caller reads why', async () => {
     const before = await tasks(() => undefined)
     let isOld = false

@@ -30,7 +30,7 @@ import {
 } from './send.ts'
 import { sleep } from './subscriptions.ts'
 import { callerKey, hasRounds, KINDS, reasonOf, type Upstream } from './upstream.ts'
-import { foreign, labelled, type Vetting, vet, withOwnApps, withoutHop } from './vet.ts'
+import { foreign, labelled, ownMeta, type Vetting, vet, withOwnApps, withoutHop } from './vet.ts'
 
 export interface Passing extends SendParts, Vetting {
   readonly decide?: Decide
@@ -308,10 +308,7 @@ function onward({ name }: Upstream, meta: Result): Result {
     throw new ToolError(
       `The call went through ${MAX_HOPS} gateways, which is probably a loop: "${name}" may lead back to this one. Nothing was sent.`,
     )
-  const own = Object.entries(meta).filter(
-    ([key]) => !key.startsWith('io.modelcontextprotocol/') && key !== 'progressToken' && key !== HOPS,
-  )
-  return { ...Object.fromEntries(own), [HOPS]: hops }
+  return { ...ownMeta(meta), [HOPS]: hops }
 }
 
 /** Says how long the content of a resource may be cached: not at all where its upstream does not say. Callers share nothing. */

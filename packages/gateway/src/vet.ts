@@ -28,7 +28,9 @@ export async function vet(
   round: number,
   stateLength = 0,
 ): Promise<{ readonly questions: InputRequests; readonly answers: InputResponses }> {
-  let questions = given
+  let questions: InputRequests = Object.fromEntries(
+    Object.entries(given).map(([key, one]) => [key, withOwnMeta(one)]),
+  )
   let answers: InputResponses = {}
   const server = { target: upstream.name, name: upstream.known.server }
   const clash = Object.keys(questions).find((key) => key.startsWith(OWN_KEY))
@@ -49,6 +51,23 @@ export async function vet(
     )
   }
   return { questions, answers }
+}
+
+/** The keys of `_meta` but for those that the protocol gives to each hop. */
+export function ownMeta(meta: Result): Result {
+  const own = Object.entries(meta).filter(
+    ([key]) => !key.startsWith('io.modelcontextprotocol/') && key !== 'progressToken',
+  )
+  return Object.fromEntries(own)
+}
+
+/** W2: a question of a task names the upstream's id in a key of its hop, which would be an unknown task to the client. */
+function withOwnMeta(request: InputRequest): InputRequest {
+  const { _meta, ...rest } = (request.params ?? {}) as Result
+  if (typeof _meta !== 'object' || _meta === null) return request
+  const own = ownMeta(_meta as Result)
+  const params = Object.keys(own).length > 0 ? { ...rest, _meta: own } : rest
+  return { ...request, params } as InputRequest
 }
 
 /** The answers that belong upstream: those to the gateway's own questions do not. */
