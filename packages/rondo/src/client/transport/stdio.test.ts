@@ -101,6 +101,12 @@ describe('a server process', () => {
     await expect(client.callTool('x')).rejects.toMatchObject({ code: 'PEER_UNREACHABLE' })
   })
 
+  it('fails its calls when it closes its stdout and goes on running', async () => {
+    await using client = await connect(program(`() => require('node:fs').closeSync(1)`))
+    await expect(client.callTool('work')).rejects.toThrow('The server closed its stdout')
+    await expect(client.callTool('work')).rejects.toThrow('The server closed its stdout')
+  })
+
   it('gets the given variables and no secrets from our environment', async () => {
     process.env.RONDO_TEST_SECRET = 'do not tell'
     const target = program(`(message, send) => {

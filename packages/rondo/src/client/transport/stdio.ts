@@ -5,7 +5,8 @@
  * do not leak into every server. Notifications go to every request in flight, which filter for their own. A line on stdout
  * that is not a message is reported and skipped.
  *
- * stdio 1: A server that writes nothing but lines of that kind, or that does not read what it is sent, is given up.
+ * stdio 1: A server that writes nothing but lines of that kind, that does not read what it is sent, or that closes its stdout, is
+ *          given up.
  * stdio 2: `close` does not wait for processes that the server started: they may hold its pipes open for ever.
  */
 
@@ -84,7 +85,14 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
       resolve()
     })
   })
-  child.on('close', (code, signal) => lose(`The server process exited (${signal ?? `exit code ${code}`})`))
+  const graceMs = options.graceMs ?? 2_000
+  const loseExited = (): void =>
+    lose(`The server process exited (${child.signalCode ?? `exit code ${child.exitCode}`})`)
+  child.on('close', loseExited)
+  child.stdout?.on('end', async () => {
+    if (await endsWithin(exited, graceMs)) loseExited()
+    else lose('The server closed its stdout')
+  })
   let stray = 0
   const take = (line: string): void => {
     const parsed = /^\s*[[{]/.test(line) ? parseMessage(line) : undefined
@@ -126,7 +134,7 @@ export function createStdioTransport(target: StdioTarget, options: ProcessOption
     listen(onMessage) {
       listener = onMessage
     },
-    close: () => stop(child, exited, options.graceMs ?? 2_000),
+    close: () => stop(child, exited, graceMs),
   }
 }
 
