@@ -223,12 +223,17 @@ describe('W5 subscriptions of several callers', () => {
     })
   })
 
-  it('W9 never reach a resource that decide does not let the caller read', async () => {
+  it.each<ReturnType<NonNullable<GatewayOptions['decide']>>>([
+    'deny',
+    { deny: 'secret' },
+    'confirm',
+    'approve',
+  ])('W9 never reach a resource of which decide says %o to the caller', async (verdict) => {
     const asked: string[] = []
     const { as, server } = await forCallers({
       decide: ({ tool }) => {
         asked.push(tool)
-        return tool === URI ? 'deny' : 'allow'
+        return tool === URI ? verdict : 'allow'
       },
     })
     const ann = await as('ann')
