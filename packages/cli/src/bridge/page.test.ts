@@ -35,8 +35,15 @@ async function asked(request: InputRequest = FORM, abort = new AbortController()
     signal: abort.signal,
   })
   await expect.poll(() => links.length).toBe(1)
-  const [link = new URL('http://none')] = links
-  return { page, link, answer, abort }
+  const [once = new URL('http://none')] = links
+  return { page, once, link: await opened(once), answer, abort }
+}
+
+/** The address of the page that a link leads to. */
+async function opened(once: URL): Promise<URL> {
+  const { status, location } = await send(once)
+  expect(status).toBe(303)
+  return new URL(location, once)
 }
 
 interface Sent {
@@ -50,7 +57,7 @@ interface Sent {
 function send(
   link: URL,
   { method = 'GET', path = link.pathname, headers = {}, body }: Sent = {},
-): Promise<{ status: number; text: string }> {
+): Promise<{ status: number; text: string; location: string }> {
   return new Promise((done, fail) => {
     const sent = httpRequest(
       { host: link.hostname, port: link.port, method, path, headers: { host: link.host, ...headers } },
@@ -59,7 +66,8 @@ function send(
         response.on('data', (chunk) => {
           text += chunk
         })
-        response.on('end', () => done({ status: response.statusCode ?? 0, text }))
+        const { location = '' } = response.headers
+        response.on('end', () => done({ status: response.statusCode ?? 0, text, location }))
       },
     )
     sent.on('error', fail)
@@ -153,6 +161,16 @@ describe('the page of rondo bridge', () => {
     expect(await answer).toEqual({ action })
   })
 
+  it('is not reached by a link that was opened, because others can read it in a command line', async () => {
+    const { once, link, answer } = await asked()
+    expect(link.pathname).not.toBe(once.pathname)
+    for (const method of ['GET', 'POST', 'HEAD'])
+      expect((await send(once, { method, headers: { origin: once.origin } })).status).toBe(404)
+    // Whoever opened it can load the page again.
+    expect(tokenIn((await send(link)).text)).toBe(tokenIn((await send(link)).text))
+    expect(await isOpen(answer)).toBe(true)
+  })
+
   it('works once', async () => {
     const { link, answer } = await asked()
     const token = tokenIn((await send(link)).text)
@@ -223,7 +241,7 @@ describe('the page of rondo bridge', () => {
     expect(await ask()).toEqual({ action: 'decline' })
     const second = ask()
     await expect.poll(() => signals.length).toBe(2)
-    expect((await post(links[1] as URL, { do: 'cancel' })).status).toBe(200)
+    expect((await post(await opened(links[1] as URL), { do: 'cancel' })).status).toBe(200)
     expect(await second).toEqual({ action: 'cancel' })
     expect(signals[1]?.aborted).toBe(true)
   })

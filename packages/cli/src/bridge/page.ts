@@ -3,8 +3,9 @@
  *
  * page 1: It listens on loopback, and answers only requests whose Host is its own address; a form is accepted only from its own
  *         origin.
- * page 2: A question has a random path and a random token in its form. Both appear in the browser and nowhere else: not in a
- *         result, and not on stderr unless the browser cannot be opened and there is no other way to ask.
+ * page 2: A question has a random path and a random token in its form. Both appear in the browser and nowhere else. The browser gets
+ *         there by a link that works once, because the link is in a command line, which other programs and users can read. The
+ *         link is not in a result, and not on stderr unless the browser cannot be opened and there is no other way to ask.
  * page 3: A question is answered once. After that, and when the call has ended, its path does not exist.
  * page 4: The page runs no script. Texts of the server are escaped and shown apart from ours.
  */
@@ -41,15 +42,16 @@ const MAX_BODY = 65_536
 
 export function createAskPage({ open: show, otherwise, always }: PageOptions): ClosableAsk {
   const questions = new Map<string, Open>()
+  /** The paths of questions, by links that have not been opened. */
+  const links = new Map<string, string>()
   let listening: Promise<{ server: Server; origin: string }> | undefined
   const listen = (): NonNullable<typeof listening> => {
     listening ??= new Promise((resolve, reject) => {
       const server = createServer((request, response) => {
-        serve(questions, `127.0.0.1:${(server.address() as AddressInfo).port}`, request, response).catch(
-          () => {
-            if (!response.headersSent) send(response, 400, message('This request cannot be read.'))
-          },
-        )
+        const host = `127.0.0.1:${(server.address() as AddressInfo).port}`
+        serve({ questions, links, host }, request, response).catch(() => {
+          if (!response.headersSent) send(response, 400, message('This request cannot be read.'))
+        })
       })
       server.unref()
       server.on('error', reject)
@@ -65,17 +67,19 @@ export function createAskPage({ open: show, otherwise, always }: PageOptions): C
     async ask(question) {
       const { origin } = await listen()
       if (questions.size >= MAX_OPEN || question.signal.aborted) return { action: 'cancel' }
-      const path = randomBytes(24).toString('base64url')
+      const [path, link] = [randomBytes(24).toString('base64url'), randomBytes(24).toString('base64url')]
       return new Promise<InputResponse>((resolve) => {
         const over = new AbortController()
         const answer = (response: InputResponse): void => {
           questions.delete(path)
+          links.delete(link)
           resolve(response)
           over.abort()
         }
         questions.set(path, { question, token: randomBytes(24).toString('base64url'), answer })
+        links.set(link, path)
         question.signal.addEventListener('abort', () => answer({ action: 'cancel' }), { once: true })
-        const isShown = show(new URL(`/${path}`, origin)).catch(() => false)
+        const isShown = show(new URL(`/${link}`, origin)).catch(() => false)
         void isShown.then(async (isOpen) => {
           if (!isOpen && otherwise && !over.signal.aborted)
             answer(await otherwise.ask({ ...question, signal: over.signal }))
@@ -93,17 +97,28 @@ export function createAskPage({ open: show, otherwise, always }: PageOptions): C
   }
 }
 
-const GONE = 'This question is no longer open. You can close this page.'
+const GONE =
+  'This question is no longer open, or its link was opened before: a link works once. You can close this page.'
+
+interface Served {
+  readonly questions: ReadonlyMap<string, Open>
+  readonly links: Map<string, string>
+  readonly host: string
+}
 
 async function serve(
-  questions: ReadonlyMap<string, Open>,
-  host: string,
+  { questions, links, host }: Served,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
   if (request.headers.host !== host)
     return send(response, 403, message('This address is not the one of this page.'))
   const path = (request.url ?? '').slice(1)
+  const target = request.method === 'GET' ? links.get(path) : undefined
+  if (target !== undefined) {
+    links.delete(path)
+    return send(response, 303, message('The question is on another page.'), { Location: `/${target}` })
+  }
   const open = questions.get(path)
   if (open === undefined) return send(response, 404, message(GONE))
   if (request.method === 'GET') return send(response, 200, draw(open))
@@ -184,8 +199,13 @@ const HEADERS = {
   'Cross-Origin-Resource-Policy': 'same-origin',
 }
 
-function send(response: ServerResponse, status: number, html: string): void {
-  response.writeHead(status, HEADERS)
+function send(
+  response: ServerResponse,
+  status: number,
+  html: string,
+  more: Readonly<Record<string, string>> = {},
+): void {
+  response.writeHead(status, { ...HEADERS, ...more })
   response.end(html)
 }
 
