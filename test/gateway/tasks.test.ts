@@ -90,10 +90,10 @@ async function follower(url: string, who: string, accepts: 'form' | 'nothing' = 
   return client
 }
 
-/** Knows `ann`, and `ann` of another login as `ann@issuer`. */
+/** Knows `ann`, `ann` of another login as `ann@issuer`, and `ann` in another program as `ann@@client`. */
 const authenticate: GatewayOptions['authenticate'] = ({ headers }) => {
-  const [subject = '', issuer] = (headers('x-user') ?? '').split('@')
-  return { subject, ...(issuer && { issuer }) }
+  const [subject = '', issuer, client] = (headers('x-user') ?? '').split('@')
+  return { subject, ...(issuer && { issuer }), ...(client && { client }) }
 }
 
 async function begun(client: Client, name: string, args: Readonly<Record<string, unknown>> = {}) {
@@ -217,7 +217,8 @@ describe('a client that follows tasks', () => {
     const { url, seen } = await jobs()
     const gateway = await serveGateway({ up: { url } }, { authenticate })
     const ann = await follower(gateway.url, 'ann')
-    const others = [await follower(gateway.url, 'bob'), await follower(gateway.url, 'ann@other.example')]
+    const names = ['bob', 'ann@other.example', 'ann@@other-program']
+    const others = await Promise.all(names.map((name) => follower(gateway.url, name)))
     const { taskId } = await begun(ann, 'slow')
     await expect.poll(() => seen.slow).toBe('running')
     const direct = await connect(url)
