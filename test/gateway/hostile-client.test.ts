@@ -112,7 +112,14 @@ describe('W8 names that only some callers are offered', () => {
 })
 
 describe('W9 completions', () => {
-  it('of a prompt that decide does not allow are none, and nothing is sent', async () => {
+  it.each<[string, unknown]>([
+    ['deny', 'deny'],
+    ['a reason', { deny: 'secret' }],
+    ['confirm', 'confirm'],
+    ['approve', 'approve'],
+    ['nothing', undefined],
+    ['null', null],
+  ])('of a prompt of which decide says %s are none, and nothing is sent', async (_name, verdict) => {
     const up = await fake((message) => {
       const { method } = message
       if (method === 'server/discover')
@@ -131,7 +138,7 @@ describe('W9 completions', () => {
     })
     const { url } = await serveGateway(
       { up: { url: up.url } },
-      { decide: ({ tool }) => (tool === 'closed' ? 'deny' : 'allow') },
+      { decide: ({ tool }) => (tool === 'closed' ? (verdict as 'deny') : 'allow') },
     )
     const client = await clientOf(url)
     const complete = async (name: string) => {

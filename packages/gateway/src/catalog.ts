@@ -435,8 +435,8 @@ function forwardedOf(
       const facts = { upstream: upstream.name, tool: name, annotations, ...(principal && { principal }) }
       const args = { ...known, [argument.name]: argument.value }
       const method = listing === 'prompts' ? 'prompts/get' : 'resources/read'
-      const isAllowed = (await passing.decide?.({ ...facts, method, arguments: args })) ?? 'allow'
-      if (isAllowed !== 'allow') return { values: [] }
+      const { decide } = passing
+      if (decide && (await decide({ ...facts, method, arguments: args })) !== 'allow') return { values: [] }
       const { client } = await upstream.anyConnection(principal, kinds)
       if (client.server.capabilities.completions === undefined) return { values: [] }
       return client.complete({ ref, argument, known })
