@@ -97,6 +97,21 @@ describe('W2 the error of a server about a task', () => {
     await expect(cancelling).rejects.not.toThrow(/secret-id/)
   })
 
+  it('that has its id in its data is passed on without them, and others with them', async () => {
+    const id = 'secret-"id"'
+    const error = { code: -32603, message: 'no', data: { about: [id] } }
+    const other = { code: -32603, message: 'no', data: { about: 'disk' } }
+    const up = await tasks(({ method }) => {
+      if (method === 'tools/call') return { result: { ...head(id), status: 'working', resultType: 'task' } }
+      if (method === 'tasks/get') return { error }
+      return method === 'tasks/cancel' ? { error: other } : undefined
+    })
+    const { url } = await serveGateway({ up: { url: up.url } })
+    const task = await handed(url)
+    await expect(task.get()).rejects.toHaveProperty('peer', { code: -32603, message: 'no' })
+    await expect(task.cancel()).rejects.toHaveProperty('peer', other)
+  })
+
   it('that does not know the task is that of an unknown task', async () => {
     const up = await refusing('tasks/get', { code: -32602, message: 'No task secret-id' })
     const { url } = await serveGateway({ up: { url: up.url } })

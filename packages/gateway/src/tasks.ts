@@ -206,7 +206,7 @@ function toFailure({ upstream, t }: Found, error: unknown): RondoError {
   if (error instanceof ToolError) return new UpstreamError({ code: -32603, message: error.message })
   if (error instanceof PeerError) {
     const { code, message, data } = error.peer
-    const isSafe = data !== undefined && !JSON.stringify(data).includes(t)
+    const isSafe = data !== undefined && !JSON.stringify(data).includes(JSON.stringify(t).slice(1, -1))
     return toUpstreamError({ code, message: message.replaceAll(t, '…'), ...(isSafe && { data }) })
   }
   const message = `The task at "${upstream.name}" cannot be reached now: ${reasonOf(error)}. Ask for it again later.`
