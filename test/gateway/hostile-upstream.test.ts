@@ -357,6 +357,17 @@ describe('lists of a server that lies', () => {
     expect(await (await clientOf(url)).callTool('other_calm')).toMatchObject(said('calm'))
   })
 
+  it('W10 that grow in a loop of gateways are left out once they have gone round, and the log says why', async () => {
+    const [seven, eight] = ['b_'.repeat(7), 'b_'.repeat(8)]
+    const other = 'ab_b-b_'.repeat(9)
+    const up = await fake(modern({ tools: toolRows(`${seven}t`, `${eight}t`, other) }))
+    const offer = { b: { url: up.url }, x: { url: up.url, only: [`${eight}t`] } }
+    const { url, events } = await serveGateway(offer)
+    const listed = (await (await clientOf(url)).listTools()).map(({ name }) => name)
+    expect(listed).toEqual([`b_${seven}t`, `b_${other}`, `x_${eight}t`])
+    expect(JSON.stringify(events)).toMatch(/1 of what .{0,2}"b.{0,2}" offers.*probably a loop/)
+  })
+
   it('W6 W8 that have a name twice are offered with the first one, and stop nobody from being served', async () => {
     const twice = () => ({ tools: [...toolRows('t', 't'), { name: 't', description: 'second' }] })
     const up = await paging(twice)

@@ -128,7 +128,13 @@ export function createCatalog(parts: CatalogParts): Catalog {
         names.add(name)
         return only ? only.includes(String(name)) : !except?.includes(String(name))
       }
-      return rows.filter(allowed).map(([listing, row]) => toEntry(upstream, listing, row))
+      const offered = rows.filter((one) => allowed(one) && !(several && isLooped(upstream, one)))
+      const looped = rows.filter(allowed).length - offered.length
+      if (looped > 0)
+        warn(
+          `${looped} of what "${upstream.name}" offers went through ${MAX_TURNS} gateways of that name, which is probably a loop: "${upstream.name}" may lead back to this one. It is not offered.`,
+        )
+      return offered.map(([listing, row]) => toEntry(upstream, listing, row))
     } catch (error) {
       // A server that refuses everybody who is nobody still serves its callers.
       if (principal !== undefined || !(error instanceof UpstreamDown && error.isRefusal)) throw error
@@ -312,6 +318,16 @@ export function createCatalog(parts: CatalogParts): Catalog {
 /** Names that only some callers are offered; the oldest is evicted, and declared again when it is used. */
 const MAX_UNLISTED = 10_000
 const UNLISTED = 'gateway:unlisted'
+
+/** How often a name may begin with its upstream's: in a loop of gateways names become longer without end. */
+const MAX_TURNS = 8
+
+/** W10: whether what an upstream offers has gone round in a loop of gateways. */
+function isLooped({ name: upstream }: Upstream, [listing, { name }]: readonly [Listing, Row]): boolean {
+  if (KEY[listing] !== 'name') return false
+  const prefix = new RegExp(`(?<=^|_)${upstream.replaceAll('.', '\\.')}_`, 'g')
+  return (String(name).match(prefix)?.length ?? 0) >= MAX_TURNS
+}
 
 /** A single upstream may serve URIs that it does not list, as on a direct connection. */
 function unlistedOf({ passing, subscriptions }: CatalogParts, upstream: Upstream): Forwarded {
