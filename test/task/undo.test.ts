@@ -182,6 +182,22 @@ describe.each(MODES)('undo in %s', (mode) => {
     expect(reserved.size).toBe(0)
   })
 
+  it('M1 R9 takes back everything that ran if the journal is full', async () => {
+    const rooms = ['one', 'two', 'three', 'four', 'five', 'six']
+    const { bench, reserved } = hotel(
+      (server, book) =>
+        server.tool('trip', { task }, async (_args, ctx) => {
+          for (const room of rooms) await book(ctx, room)
+          return ctx.step('one too many', () => 1)
+        }),
+      { limits: { maxEntries: rooms.length } },
+    )
+    expect(await call(bench, mode).run()).toMatchObject({
+      data: { undone: [...rooms].reverse(), notUndone: [] },
+    })
+    expect(reserved.size).toBe(0)
+  })
+
   it('M1 takes back an effect that threw, because it may have happened', async () => {
     const { bench, reserved, calls, fails } = hotel((server, book) =>
       server.tool('trip', { task }, (_args, ctx) => book(ctx, 'one')),

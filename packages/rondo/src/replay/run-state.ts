@@ -286,9 +286,12 @@ export function toRefusal(error: unknown): RondoError {
   return error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
 }
 
-/** Appends to the journal within its limit (R9), durably if the run can persist, and then calls `then` with the index. */
+/**
+ * Appends to the journal within its limit (R9), durably if the run can persist, and then calls `then` with the index. An undo does
+ * not count: a call that ends because its journal is full is undone, and has at most one for each of its effects.
+ */
 export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
-  if (run.record.size() >= run.limits.maxEntries) {
+  if (entry.kind !== 'undo' && run.record.size() >= run.limits.maxEntries) {
     const detail = `The journal is full: "${entry.key}" would exceed its ${run.limits.maxEntries} entries (limits.maxEntries).`
     return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }
