@@ -188,7 +188,7 @@ describe.each(MODES)('undo in %s', (mode) => {
       (server, book) =>
         server.tool('trip', { task }, async (_args, ctx) => {
           for (const room of rooms) await book(ctx, room)
-          return ctx.step('one too many', () => 1)
+          return ctx.step('one too many', () => 'Booked.')
         }),
       { limits: { maxEntries: rooms.length } },
     )
@@ -744,6 +744,33 @@ describe('undo in rounds', () => {
     await bench.advance('25 hours')
     bench.clock.now -= 25 * 3_600_000
     expect(await trip.next({ ok: { confirm: true } })).toMatchObject({ kind: 'error', code: -32602 })
+    expect(calls).not.toContain('reserve two')
+  })
+
+  it('M1 begins no effect after ctx.undo() if a worker has undone the call meanwhile', async () => {
+    const waits: (() => void)[] = []
+    const { bench, calls } = hotel((server, book) =>
+      server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+        await book(ctx, 'one', {
+          // The first attempt, that of the call, is slow.
+          undo: () => new Promise<void>((resolve) => (waits.push(resolve) > 1 ? resolve() : undefined)),
+          timeout: '30 days',
+        })
+        await ctx.confirm('ok', 'Book?')
+        await ctx.undo()
+        await book(ctx, 'two')
+        return 'Booked.'
+      }),
+    )
+    const trip = bench.tool('trip')
+    let round = await trip.next()
+    while (round.kind === 'input_required' && !('ok' in round.questions)) round = await trip.next()
+    const ended = trip.next({ ok: { confirm: true } })
+    await expect.poll(() => waits.length).toBe(1)
+    await bench.advance('25 hours')
+    expect(waits.length).toBe(2)
+    waits[0]?.()
+    expect(await ended).toMatchObject({ kind: 'error', code: -32602 })
     expect(calls).not.toContain('reserve two')
   })
 

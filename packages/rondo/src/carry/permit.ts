@@ -188,8 +188,8 @@ export function withPermit(input: ReplayInput, permit: HeldPermit): ReplayInput 
       'keep' in undoing && {
         undoing: {
           ...undoing,
-          keep: async (journal) => {
-            await undoing.keep(journal)
+          keep: async (journal, news) => {
+            await undoing.keep(journal, news)
             permit.guard(journal)
           },
         },

@@ -174,11 +174,10 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
   if (call.method !== 'tools/call') return { missing: 'and only a tool can be undone' }
   return {
     isLinear,
-    async keep(journal) {
+    async keep(journal, news) {
       const { lineage = '' } = journal
       await host.keys.ready()
       const guard = guardOf(host, journal.seed, lineage)
-      const isUndo = journal.entries.at(-1)?.kind === 'undo'
       const task = round.row && { id: round.row.id, owner: round.row.owner }
       const ttlMs = ttlOf(host, tasks, beginning.flowExpires)
       const current = await readGuard(host, guard)
@@ -188,7 +187,7 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
       await changeGuard(host, guard, ttlMs, (now) => {
         // A round that ended well comes again, because its reply was lost: the effect has the same key as before.
         if (now?.phase === 'ended' && !task) return undefined
-        if (now && now.phase !== 'open' && !isUndo) throw given()
+        if (now && now.phase !== 'open' && news !== 'undo') throw given()
         return { phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merge(journal, now?.journal) }
       })
     },

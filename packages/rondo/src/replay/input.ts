@@ -201,12 +201,15 @@ export interface Sleeping {
   skip?(ms: number): void
 }
 
+/** Why a journal is kept: an effect is about to begin, it has an outcome, or an undo has one. */
+export type UndoNews = 'intent' | 'outcome' | 'undo'
+
 /** Keeps effects that can be undone where a worker finds them if their call never ends. */
 export interface Undoing {
   /** A state of this call counts once. Otherwise the call is handed back before the effect begins. */
   readonly isLinear: boolean
-  /** Makes the journal durable. Rejects if the call was given up meanwhile. */
-  keep(journal: Journal): Promise<void>
+  /** Makes the journal durable. Rejects if the call was given up meanwhile, unless something was undone. */
+  keep(journal: Journal, news: UndoNews): Promise<void>
   /** How often an undo is retried, in place of the default. */
   readonly retry?: RetryPolicy
 }

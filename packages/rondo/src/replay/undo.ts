@@ -45,10 +45,10 @@ export function keepsIntent(
       const effect = { key, effectKey: effectKey(run, key, branch) }
       run.record.noteBegun(effect)
       const journal = run.record.toJournal()
-      await undoing.keep(journal)
+      await undoing.keep(journal, 'intent')
       await run.persistBegun?.(effect, journal.lineage)
     },
-    keep: undoing.keep,
+    keep: (journal) => undoing.keep(journal, 'outcome'),
   }
 }
 
@@ -109,7 +109,8 @@ export async function undoEach(run: RunState, undoables: readonly Undoable[]): P
       )
     }
     try {
-      await work(run, 'undo', undoName(key), act, { retry: undoing.retry ?? RETRY, keep: undoing.keep })
+      const keep = (journal: Journal): Promise<void> => undoing.keep(journal, 'undo')
+      await work(run, 'undo', undoName(key), act, { retry: undoing.retry ?? RETRY, keep })
       undone.push(key)
     } catch {
       failed.push(key)
