@@ -12,7 +12,10 @@ import {
 import { createBench, decline, type TestBench, type TestTask } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import { branchBefore } from '../../packages/rondo/src/carry/task/operate.ts'
+import { parseKeys } from '../../packages/rondo/src/seal/key-ring.ts'
 import { createMemoryStore } from '../../packages/rondo/src/store/memory/store.ts'
+import type { StoredTask } from '../../packages/rondo/src/store/operator.ts'
 import type { PermitStore } from '../../packages/rondo/src/store/permits.ts'
 import { connectOlder } from '../support/older-client.ts'
 
@@ -476,6 +479,67 @@ describe('undo of a task', () => {
     expect(await act('retry')).toBe('done')
     await bench.advance(1)
     expect(await task.next({ ok: { confirm: true } })).toMatchObject({ kind: 'error', code: -32602 })
+  })
+
+  /** A task of two rooms that an operator ends as failed, and continues from before a step or effect. */
+  const rerun = async (from: string, isUndone = true) => {
+    const keys = generateKey('k')
+    const made = hotel(
+      (server, book) =>
+        server.tool('trip', { task: 'auto' }, async (_args, ctx) => {
+          await ctx.step('price', () => 1)
+          await book(ctx, 'one')
+          await book(ctx, 'two')
+          await ctx.confirm('ok', 'Book?')
+          return 'Booked.'
+        }),
+      { keys },
+    )
+    const { bench, store, calls } = made
+    const task = bench.task('trip')
+    await task.next()
+    const operator = store().operator as NonNullable<Store['operator']>
+    const found = (await store().tasks.list({})).find(({ owner }) => !owner.principal.startsWith('undo'))
+    const id = found?.id ?? ''
+    await operator.act({ kind: 'fail', id, keepMs: DAY }, 'test')
+    if (isUndone) await bench.advance(1)
+    const branch = branchBefore(parseKeys(keys), (await operator.read(id)) as StoredTask, from, 'again')
+    const before = calls.length
+    expect(await operator.act({ kind: 'retry', id, liveMs: DAY, branch }, 'test')).toBe('done')
+    await bench.advance(1)
+    return { ...made, task, reserves: calls.slice(before).filter((line) => line.startsWith('reserve')) }
+  }
+
+  it.each(['price', 'one'])(
+    'M1 can be undone again after an operator continued it from before "%s"',
+    async (from) => {
+      const { bench, task, reserved, reserves } = await rerun(from)
+      expect(reserves).toEqual(['reserve one', 'reserve two'])
+      expect(await task.next()).toMatchObject({ kind: 'input_required' })
+      expect(reserved.size).toBe(2)
+      await task.cancel()
+      await bench.advance(1)
+      expect(reserved.size).toBe(0)
+    },
+  )
+
+  it('M1 ends well after an operator continued it from before its first effect', async () => {
+    const { bench, task, reserved } = await rerun('one')
+    await task.next()
+    expect(await task.next({ 'ok~2': { confirm: true } })).toMatchObject({ text: 'Booked.' })
+    await bench.advance(2 * DAY)
+    expect(reserved.size).toBe(2)
+  })
+
+  it.each([
+    ['was undone', true],
+    ['may be in place', false],
+  ])('M1 begins no effect if an operator continued it after one that %s', async (_what, isUndone) => {
+    const { bench, task, reserved, reserves } = await rerun('two', isUndone)
+    expect(await task.next()).toMatchObject({ kind: 'error', code: -32602 })
+    expect(reserves).toEqual([])
+    await bench.advance('1 min')
+    expect(reserved.size).toBe(0)
   })
 
   it('M1 survives a restart before the task is cancelled', async () => {

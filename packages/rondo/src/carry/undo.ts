@@ -143,16 +143,25 @@ export async function changeGuard(
   throw new RondoError('STORE_BUSY', 'The record of an undo changes too often')
 }
 
-/** What one writer knows, with what the record knows besides: a process that died may have recorded more. */
+/**
+ * What one writer knows, with what the record knows besides: a process that died may have recorded more. An effect that began under
+ * another key stays as it is, because that is what has to be undone.
+ */
 function merge(mine: Journal, current: Journal | undefined): Journal {
   if (!current) return mine
-  const begun = [...(mine.begun ?? [])]
-  for (const effect of current.begun ?? [])
-    if (!begun.some(({ key }) => key === effect.key)) begun.push(effect)
+  const before = new Map(current.begun?.map((effect) => [effect.key, effect]))
+  const begun = (mine.begun ?? []).map((effect) => before.get(effect.key) ?? effect)
+  for (const effect of before.values()) if (!begun.includes(effect)) begun.push(effect)
   const known = new Set(mine.entries.map(({ key }) => key))
   const names = new Set(begun.flatMap(({ key }) => [key, undoName(key)]))
   const more = current.entries.filter(({ key }) => names.has(key) && !known.has(key))
   return { ...mine, begun, entries: [...mine.entries, ...more] }
+}
+
+/** An operator continued the call from before an effect that may be in place, under another key. */
+function isRerun({ begun = [] }: Journal, { begun: before = [] }: Journal): boolean {
+  const keys = new Map(before.map(({ key, effectKey }) => [key, effectKey]))
+  return begun.some(({ key, effectKey }) => (keys.get(key) ?? effectKey) !== effectKey)
 }
 
 const given = (): RondoError =>
@@ -188,6 +197,7 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
         // A round that ended well comes again, because its reply was lost: the effect has the same key as before.
         if (now?.phase === 'ended' && !task) return undefined
         if (now && now.phase !== 'open' && news !== 'undo') throw given()
+        if (now && isRerun(journal, now.journal)) throw given()
         return { phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merge(journal, now?.journal) }
       })
     },

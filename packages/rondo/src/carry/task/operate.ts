@@ -8,7 +8,14 @@ import { type EnvelopeRefusal, openEnvelope, sealEnvelope } from '../../seal/env
 import type { KeyRing } from '../../seal/key-ring.ts'
 import type { StoredTask, TaskBranch } from '../../store/operator.ts'
 import type { Sealed } from '../../store/task-engine.ts'
-import { foldRecords, type Piece, placeOfPiece, type TaskPlan, type TaskRecord } from './journal.ts'
+import {
+  foldRecords,
+  type Noted,
+  type Piece,
+  placeOfPiece,
+  type TaskPlan,
+  type TaskRecord,
+} from './journal.ts'
 import type { StoredLabels } from './label.ts'
 
 type Of = Pick<StoredTask, 'id' | 'owner'>
@@ -82,15 +89,31 @@ export function branchBefore(
   rerun: string,
 ): TaskBranch | undefined {
   const plan = open<TaskPlan>(ring, task, 'head', task.head)
-  const at = recordsOf(ring, task).findIndex(
+  const records = recordsOf(ring, task)
+  const at = records.findIndex(
     (record) =>
       'entry' in record &&
       record.entry.key === from &&
       (record.entry.kind === 'step' || record.entry.kind === 'effect'),
   )
   if (at < 0) return undefined
-  const head = seal(ring, task, 'head', { ...plan, rerun } satisfies TaskPlan)
-  return { epoch: task.epoch, head, journal: task.journal.slice(0, at) }
+  // An effect that runs again writes its intent again, under its new key.
+  const kept = new Set(
+    records.slice(0, at).flatMap((record) => ('entry' in record ? [record.entry.key] : [])),
+  )
+  const journal = task.journal.slice(0, at).filter((_sealed, index) => {
+    const record = records[index] as TaskRecord
+    return !('begun' in record) || kept.has(record.begun.key)
+  })
+  const noted = plan.noted && withoutOthers(plan.noted, kept)
+  const head = seal(ring, task, 'head', { ...plan, noted, rerun } satisfies TaskPlan)
+  return { epoch: task.epoch, head, journal }
+}
+
+/** Keeps the intents of these effects. Without any, the branch has a line of history of its own. */
+function withoutOthers(noted: Noted, kept: ReadonlySet<string>): Noted {
+  const begun = noted.begun?.filter(({ key }) => kept.has(key))
+  return begun?.length ? { ...noted, begun } : { ...noted, begun: undefined, lineage: undefined }
 }
 
 /** The error with which the owner sees the task fail. */
