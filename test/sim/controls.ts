@@ -160,7 +160,7 @@ export const CONTROLS: readonly Control[] = [
     name: 'undo-intent-not-written',
     breaks: 'The intent to undo is durable before the effect begins.',
     file: 'replay/undo.ts',
-    from: 'await undoing.keep(journal)',
+    from: "await undoing.keep(journal, 'intent')",
     to: '',
   },
   {

@@ -2,6 +2,7 @@
 
 import {
   createServer,
+  Fatal,
   generateKey,
   inputRequired,
   type Server,
@@ -542,6 +543,60 @@ describe('undo of a task', () => {
     expect(reserved.size).toBe(0)
   })
 
+  /** A task that is cancelled while its effect runs; `end` ends the effect. */
+  const cancelledInside = async () => {
+    const calls: string[] = []
+    let end = (_error?: Error) => {}
+    const ended = new Promise<void>((resolve, reject) => {
+      end = (error) => (error ? reject(error) : resolve())
+    })
+    const { bench } = hotel((server) =>
+      server.tool('trip', { task: 'auto' }, (_args, ctx) =>
+        ctx.effect(
+          'one',
+          async () => {
+            calls.push('begins')
+            await ended
+            calls.push('ends')
+            return 'Booked.'
+          },
+          { undo: (result, { ran }) => void calls.push(`release ${ran} ${result}`) },
+        ),
+      ),
+    )
+    const task = bench.task('trip')
+    const next = task.next()
+    await expect.poll(() => calls).toEqual(['begins'])
+    await task.cancel()
+    await bench.advance(1)
+    return { bench, calls, end, next }
+  }
+
+  it('M1 undoes an effect that runs while its task is cancelled after the effect has ended', async () => {
+    const { bench, calls, end, next } = await cancelledInside()
+    expect(calls).toEqual(['begins'])
+    end()
+    expect(await next).toEqual({ kind: 'cancelled' })
+    await bench.advance('1 s')
+    expect(calls).toEqual(['begins', 'ends', 'release yes Booked.'])
+  })
+
+  it('M1 undoes an effect that fails while its task is cancelled once it has failed', async () => {
+    const { bench, calls, end, next } = await cancelledInside()
+    end(new Error('Aborted'))
+    await next
+    await bench.advance('1 s')
+    expect(calls).toEqual(['begins', 'release maybe undefined'])
+  })
+
+  it('M1 does not wait for an effect whose process may be dead', async () => {
+    const { bench, calls } = await cancelledInside()
+    await bench.advance('20 s')
+    expect(calls).toEqual(['begins'])
+    await bench.advance('15 s')
+    expect(calls).toEqual(['begins', 'release maybe undefined'])
+  })
+
   it('M1 survives a restart before the task is cancelled', async () => {
     const { bench, reserved } = asking()
     const task = bench.task('trip')
@@ -836,6 +891,28 @@ describe('undo in rounds', () => {
     waits[0]?.()
     expect(await ended).toMatchObject({ kind: 'error', code: -32602 })
     expect(calls).not.toContain('reserve two')
+  })
+
+  it('M1 cannot end well after an undo that failed if a worker has undone the call meanwhile', async () => {
+    const steps: (() => void)[] = []
+    const { bench, reserved, calls } = hotel((server, book) =>
+      server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+        await book(ctx, 'one', { undo: () => Promise.reject(new Fatal('Closed')) })
+        await ctx.undo()
+        await book(ctx, 'two')
+        await ctx.step('slow', () => new Promise<void>((resolve) => void steps.push(resolve)))
+        return 'Booked.'
+      }),
+    )
+    const trip = bench.tool('trip')
+    await trip.next()
+    const ended = trip.next()
+    await expect.poll(() => steps.length).toBe(1)
+    await bench.advance('25 hours')
+    expect(calls).toEqual(['reserve one', 'reserve two', 'release two yes two'])
+    steps[0]?.()
+    expect(await ended).toMatchObject({ kind: 'error', code: -32602 })
+    expect([...reserved.values()]).toEqual(['one'])
   })
 
   it('M1 needs a store, and says so before the effect begins', async () => {

@@ -14,6 +14,8 @@
  * guard 2: An effect begins only while the record is open; a call whose record is not open any more cannot end well.
  * guard 3: The alarm runs when the call expires, when its task ends, or when it is woken. It finds the undo functions by running the
  *          handler against the recorded journal, in which nothing new may run.
+ * guard 4: The outcome of an effect is recorded even if the alarm has begun to undo. Until then the alarm waits for it, though not
+ *          for a process that may be dead.
  */
 
 import { detailOf, RondoError } from '../errors.ts'
@@ -41,6 +43,8 @@ export interface GuardRecord {
   readonly journal: Journal
   /** The task that the call became. */
   readonly task?: GuardedTask
+  /** When the alarm began to undo, ms since the epoch. */
+  readonly since?: number
 }
 
 interface GuardedTask {
@@ -193,13 +197,16 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
       if (!current) await createAlarm(round, tasks, guard, lineage)
       if (task && current?.task?.id !== task.id && !(await alarms.set(task.id, guard.alarm, ttlMs)))
         throw given()
-      await changeGuard(host, guard, ttlMs, (now) => {
+      const kept = await changeGuard(host, guard, ttlMs, (now) => {
         // A round that ended well comes again, because its reply was lost: the effect has the same key as before.
         if (now?.phase === 'ended' && !task) return undefined
-        if (now && now.phase !== 'open' && news !== 'undo') throw given()
+        const isAwaited = now?.phase === 'undoing' && news === 'outcome'
+        if (now && now.phase !== 'open' && news !== 'undo' && !isAwaited) throw given()
         if (now && isRerun(journal, now.journal)) throw given()
-        return { phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merge(journal, now?.journal) }
+        const merged = merge(journal, now?.journal)
+        return { ...now, phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merged }
       })
+      if (news === 'outcome' && kept?.phase === 'undoing') throw given()
     },
   }
 }
@@ -251,6 +258,12 @@ export function leftToUndo({ begun = [], entries }: Journal): string[] {
     .reverse()
 }
 
+/** Whether an effect has begun that has neither an outcome nor an undo: it may be running just now. */
+export function mayRun({ begun = [], entries }: Journal): boolean {
+  const settled = new Set(entries.map(({ key }) => key))
+  return begun.some(({ key }) => !settled.has(key) && !settled.has(undoName(key)))
+}
+
 function isUndone(entry: WorkEntry): boolean {
   return entry.kind === 'undo' && !('failure' in entry)
 }
@@ -282,8 +295,9 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
     if (now?.phase === 'ended' || now?.phase === 'undone') return undefined
     const merged = merge(journal, now?.journal)
     const mine = how === 'well' ? { ...merged, begun: triedIn(journal) } : merged
-    return { phase: 'undoing', task: now?.task, journal: mine }
+    return { ...now, phase: 'undoing', journal: mine }
   })
+  if (how === 'well' && kept?.since !== undefined) return refuse(report)
   if (how === 'well') {
     await wake(round, tasks, guard)
     return { ...report, left: true }
@@ -337,14 +351,15 @@ function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
   }
 }
 
+const refuse = (report: RunReport): RunReport => ({ ...report, ending: { kind: 'refused', error: given() } })
+
 /** Closes the record. The call cannot end well if a worker has begun to undo it. */
 async function endWell(round: Round, guard: Guard, ttlMs: number, report: RunReport): Promise<RunReport> {
   const { host } = round
   const now = await changeGuard(host, guard, ttlMs, (current) =>
     current?.phase === 'open' ? { ...current, phase: 'ended' } : undefined,
   )
-  if (now?.phase === 'undoing' || now?.phase === 'undone')
-    return { ...report, ending: { kind: 'refused', error: given() } }
+  if (now?.phase === 'undoing' || now?.phase === 'undone') return refuse(report)
   // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
   if (!round.row) await dismiss(host, guard)
   return report

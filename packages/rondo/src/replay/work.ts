@@ -106,17 +106,24 @@ function begin(run: RunState, job: Job, again: () => void, settlers: Settlers): 
     settled()
   }
   const refuse = (error: unknown): void => finish(toRefusal(error))
+  const settle = (entry: WorkEntry, thrown?: unknown): void => {
+    if (!job.keep || run.turn.ended()) return finish(entry, thrown)
+    const journal = run.record.toJournal()
+    job.keep({ ...journal, entries: [...journal.entries, entry] }).then(() => finish(entry, thrown), refuse)
+  }
   const done = (value: unknown): void => {
     const entry = toEntry(run, kind, key, value)
-    if (!job.keep || entry instanceof RondoError || run.turn.ended()) return finish(entry)
-    const journal = run.record.toJournal()
-    job.keep({ ...journal, entries: [...journal.entries, entry] }).then(() => finish(entry), refuse)
+    if (entry instanceof RondoError) finish(entry)
+    else settle(entry)
   }
   const failed = (thrown: unknown): void => {
     if (endsCall(thrown)) return finish(thrown)
     const now = run.platform.now()
     const delay = retry && delayAfter(retry, attempt, thrown, now)
-    if (delay === undefined) return finish({ kind, key, at: now, failure: toFailure(thrown) }, thrown)
+    if (delay === undefined) {
+      const entry: WorkEntry = { kind, key, at: now, failure: toFailure(thrown) }
+      return kind === 'undo' ? finish(entry, thrown) : settle(entry, thrown)
+    }
     const failure = { kind, key, attempt, due: now + delay, error: thrown }
     if (!run.turn.ended()) retryLater(run, failure, again)
     settled()

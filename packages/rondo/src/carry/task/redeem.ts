@@ -28,6 +28,7 @@ import {
   type GuardRecord,
   guardOf,
   leftToUndo,
+  mayRun,
   readGuard,
   removeGuard,
   reportUndo,
@@ -72,11 +73,18 @@ export async function redeem(
   }
   const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
     current?.phase === 'open' || (current?.task && current.phase === 'ended')
-      ? { ...current, phase: 'undoing' }
+      ? { ...current, phase: 'undoing', since: turn.claimedAt }
       : undefined,
   )
-  return now?.phase === 'undoing' ? undo(alarm, target, now.journal) : complete(alarm, [])
+  if (now?.phase !== 'undoing') return complete(alarm, [])
+  const waitMs = (now.since ?? Number.NEGATIVE_INFINITY) + 2 * host.leaseMs - turn.claimedAt
+  // Undone before it ends, an effect would stay.
+  if (waitMs > 0 && mayRun(now.journal)) return { kind: 'release', delayMs: Math.min(waitMs, AWAIT_MS) }
+  return undo(alarm, target, now.journal)
 }
+
+/** How often the alarm looks whether an effect that was running has ended. */
+const AWAIT_MS = 1_000
 
 type Standing =
   /** The call may still end well, until it expires. */
@@ -123,27 +131,33 @@ async function undo(alarm: Alarm, target: Target, recorded: Journal): Promise<Ta
   const own = foldRecords(records)
   const round = toRound(alarm, target, withOwn(recorded, own))
   const permits = host.store?.permits
-  if (!target.concurrency || !permits) return undoHolding(alarm, round)
+  if (!target.concurrency || !permits) return undoHolding(alarm, round, recorded)
   // The call usually holds its permit still. Otherwise its undo waits for one, like any other call of the key.
   const taken = await takePermit(round, { ...target.concurrency, queues: true }, permits)
   if (taken.kind !== 'held')
     return { kind: 'release', delayMs: taken.kind === 'queued' ? taken.delayMs : taken.retryMs }
   try {
-    return await undoHolding(alarm, round, taken.permit)
+    return await undoHolding(alarm, round, recorded, taken.permit)
   } finally {
     taken.permit.stop()
   }
 }
 
 /** `permit`: that of the call, if its tool has `concurrency`. */
-async function undoHolding(alarm: Alarm, round: Round, permit?: HeldPermit): Promise<TaskTurnOutcome> {
+async function undoHolding(
+  alarm: Alarm,
+  round: Round,
+  recorded: Journal,
+  permit?: HeldPermit,
+): Promise<TaskTurnOutcome> {
   const { host, tasks, turn, plan, guard } = alarm
   const { journal } = round.beginning
   const prepared = await round.target.prepare(plan.call.args)
   if (prepared.kind === 'refused') return leave(alarm, round, [], leftToUndo(journal))
   const own = toInput(alarm, round, prepared.run, journal)
   const input = permit ? withPermit(own, permit) : own
-  const found = await replay({ ...input, frozen: true })
+  // Against the journal as it is: a handler gets past an undo that failed only if it sees that failure.
+  const found = await replay({ ...input, journal: recorded, frozen: true })
   const left = leftToUndo(journal)
   const report = await replay({ ...input, undoes: found.undoable.filter(({ key }) => left.includes(key)) })
   const { ending } = report
