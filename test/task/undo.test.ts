@@ -915,6 +915,38 @@ describe('undo in rounds', () => {
     expect([...reserved.values()]).toEqual(['one'])
   })
 
+  it('M1 keeps what ran if a worker looks at a call that is just becoming a task', async () => {
+    const { bench, reserved, store } = hotel((server, book) =>
+      server.tool('trip', {}, async (_args, ctx) => {
+        await book(ctx, 'one')
+        await ctx.background()
+        return 'Booked.'
+      }),
+    )
+    const task = bench.task('trip')
+    const { tasks } = store()
+    const { claim, create, park } = tasks
+    const looks = { may: false, done: 0 }
+    Object.assign(tasks, {
+      claim: async (...given: Parameters<typeof claim>) => (looks.may ? claim(...given) : []),
+      park: async (...given: Parameters<typeof park>) => {
+        looks.done += 1
+        return park(...given)
+      },
+      async create(...all: Parameters<typeof create>) {
+        const [given, openLimit] = all
+        // The workers of the process that creates the alarm are busy.
+        if (given.owner.principal.startsWith('undo')) return create(given, openLimit)
+        looks.may = true
+        await expect.poll(() => looks.done).toBe(1)
+        return create(...all)
+      },
+    })
+    expect(await task.run()).toMatchObject({ text: 'Booked.' })
+    await bench.advance(2 * DAY)
+    expect(reserved.size).toBe(1)
+  })
+
   it('M1 needs a store, and says so before the effect begins', async () => {
     let ran = false
     const bench = createBench(

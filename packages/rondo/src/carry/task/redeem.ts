@@ -108,14 +108,20 @@ async function standingOf(
   if (ended !== undefined) return { kind: ended === 'completed' && !isUndone ? 'well' : 'failed' }
   // A task that is open undoes by itself; its end rings.
   const view = await tasks.engine.get(task.id, task.owner)
-  return view && isOpen(view.status) ? { kind: 'open', until: view.expiresAt } : { kind: 'failed' }
+  if (view && isOpen(view.status)) return { kind: 'open', until: view.expiresAt }
+  // The record names a task that a call in rounds becomes before the task is created.
+  const isEarly = !view && isFirst(turn)
+  return isEarly ? { kind: 'open', until: turn.claimedAt + LOOK_AGAIN_MS } : { kind: 'failed' }
 }
 
-/** The task may end while the alarm parks for the first time, so the alarm looks again. */
+/** The alarm has not parked yet. */
+const isFirst = (turn: TaskTurn): boolean => !turn.slots().some(({ key }) => key === WAKE)
+
+/** The task may end, or not be there yet, while the alarm parks for the first time, so the alarm looks again. */
 const LOOK_AGAIN_MS = 2_000
 
 function park({ host, tasks, turn }: Alarm, until: number, hasTask: boolean): TaskTurnOutcome {
-  const isNew = !turn.slots().some(({ key }) => key === WAKE)
+  const isNew = isFirst(turn)
   const inputs = new Map(isNew ? [[WAKE, sealPiece(host, turn.task, `input ${WAKE}`, true)]] : [])
   const wakeAt = isNew && hasTask ? Math.min(until, turn.claimedAt + LOOK_AGAIN_MS) : until
   return { kind: 'park', inputs, wakeAt, liveUntil: until + tasks.ttlMs }
