@@ -335,6 +335,41 @@ it('M3 a call whose task is refused does not keep its caller from the same call 
   expect(await settled(server, second)).toMatchObject({ status: 'completed' })
 })
 
+it('M3 tools do not share their limits, even if their keys are the same', async () => {
+  const world = newWorld()
+  const server = start(world, createMemoryStore(), { concurrency: byOrder })
+  const working = call(server, 'work', 'a')
+  await until('the work runs', async () => world.gates.has('a'))
+  expect((await call(server, 'ask', 'b')).result?.resultType).toBe('input_required')
+  expect(JSON.stringify(await call(server, 'work', 'c'))).toContain('at once')
+  world.gates.get('a')?.()
+  await working
+})
+
+it('M3 a task that has lost its permit records no result', async () => {
+  const store = createMemoryStore()
+  const server = createServer({ name: 'shop', version: '1', keys, log: 'off', store })
+  closing.push(() => server.close())
+  const seen: unknown[] = []
+  server.tool('work', { task: 'always', concurrency: {} }, async (_args, ctx) => {
+    await ctx.step('work', () => {
+      seen.push('step')
+      return store.permits?.release(ctx.flow)
+    })
+    seen.push('result')
+    return 'done'
+  })
+  const { result } = await send(server, 'tools/call', { name: 'work', arguments: {} })
+  const id = String(result?.taskId)
+  const stored = async () => (await store.tasks.list({ id }))[0]
+  await until('the task is released', async () => {
+    const task = await stored()
+    return seen.length > 0 && task?.worker === undefined
+  })
+  expect(await stored()).toMatchObject({ status: 'working', entries: 0 })
+  expect(seen).toEqual(['step'])
+})
+
 it('M3 keys are told apart whatever their text is', async () => {
   const odd = ['__proto__', 'constructor', '', ' ', 'a\u0000b', 'x'.repeat(1_000_000)]
   const server = start(newWorld(), createMemoryStore(), { concurrency: byOrder })

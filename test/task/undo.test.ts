@@ -514,13 +514,15 @@ describe('undo of a task', () => {
   it.each(['price', 'one'])(
     'M1 can be undone again after an operator continued it from before "%s"',
     async (from) => {
-      const { bench, task, reserved, reserves } = await rerun(from)
+      const { bench, task, reserved, reserves, undoKeys } = await rerun(from)
       expect(reserves).toEqual(['reserve one', 'reserve two'])
       expect(await task.next()).toMatchObject({ kind: 'input_required' })
       expect(reserved.size).toBe(2)
       await task.cancel()
       await bench.advance(1)
       expect(reserved.size).toBe(0)
+      // Another effect, so another undo.
+      expect(undoKeys.get('one')?.size).toBe(2)
     },
   )
 
