@@ -70,6 +70,8 @@ function onSqlite(): Stores {
 async function onPostgres(): Promise<Stores> {
   const server = await startPostgres({ fsync: false })
   const pool = new pg.Pool({ connectionString: server.connectionString, max: 4 })
+  // Every store that was opened on it listens.
+  pool.setMaxListeners(0)
   let running = 0
   const counted = <A extends unknown[], T>(run: (...args: A) => Promise<T>) => {
     return async (...args: A): Promise<T> => {
