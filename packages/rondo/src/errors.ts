@@ -59,7 +59,7 @@ export const ERRORS = {
   INPUT_FAILED: {
     rpc: -32603,
     http: 200,
-    sentence: 'The client answered a question with an error',
+    sentence: 'The client responded to a question with an error',
     open: true,
   },
   /**
@@ -93,8 +93,8 @@ export const ERRORS = {
    */
   REPLAY_NAME_REUSED: { rpc: -32603, http: 200, sentence: 'This tool is faulty and cannot finish the call' },
   /**
-   * The handler uses a name for one kind of operation (say, a question) that the journal has as another (say, a
-   * step).
+   * The handler uses a name for one kind of operation (say, a question), and the journal has that name for another
+   * kind (say, a step).
    *
    * Remedy: Use a new name for the new operation.
    */
@@ -117,9 +117,9 @@ export const ERRORS = {
   },
   /**
    * An `await` is missing, and the message names the operation. Either the handler returned while a question, a step
-   * or an effect was still open, or after one failed that nobody awaited. Or an effect would have begun although
-   * nothing had awaited a question (or the event of a hook) that the handler asked before it: it did not run. A
-   * question that is awaited counts as unread too while it is open and nothing awaits the effect. Or the handler
+   * or an effect was still open, or after one that nobody awaited had failed. Or an effect was about to begin, but
+   * nothing had awaited a question (or the event of a hook) that the handler asked before it; the effect did not
+   * run. Even an awaited question counts as unread while it is open and nothing awaits the effect. Or the handler
    * called an operation after it had returned: that is only logged, the result of the call stands, and the operation
    * does nothing.
    *
@@ -214,16 +214,16 @@ export const ERRORS = {
    * A tool sleeps (`ctx.sleep`, `ctx.sleepUntil`) for longer than a request waits (`limits.maxInlineSleepMs`), and
    * the call cannot continue as a task: the client cannot follow one, the server has no store, or the tool is
    * declared with `task: 'never'`. Or a task sleeps, or opens a question or a hook `within` a time, for longer than
-   * any task lives (`tasks.maxTtlMs`). The message says which. Nothing after it was done. A tool call gets it as a
-   * result with `isError`.
+   * any task lives (`tasks.maxTtlMs`). The message says which. Nothing after that point ran. A tool call gets an `isError`
+   * result instead.
    *
    * Remedy: Call from a client that follows tasks, pass a store to the server, or let the tool sleep for less. For a
-   * wait that no task outlives, raise `tasks.maxTtlMs`.
+   * wait that is longer than a task's lifetime, raise `tasks.maxTtlMs`.
    */
   LIMIT_SLEEP: {
     rpc: -32603,
     http: 200,
-    sentence: 'This call sleeps longer than it can. Use a client that can follow tasks',
+    sentence: 'This call sleeps longer than the server allows. Use a client that can follow tasks',
     open: true,
   },
   /**
@@ -240,7 +240,7 @@ export const ERRORS = {
     rpc: -32603,
     http: 200,
     sentence:
-      'A part of this call failed and can be retried later than the call can wait. Call the tool again later',
+      'A part of this call failed, and its next attempt is due later than the call can wait. Call the tool again later',
     open: true,
   },
   /**
@@ -259,9 +259,9 @@ export const ERRORS = {
    */
   LIMIT_SUBSCRIPTIONS: { rpc: -32603, http: 200, sentence: 'Too many subscriptions are open' },
   /**
-   * As many calls of this tool, or of its key, as may run at once are running, and this one may not wait: the tool has
-   * `otherwise: 'refuse'`, or the client cannot follow a task. Nothing was done. `data.retryAfterMs` says when the first of
-   * them loses its permit unless it is renewed.
+   * This tool, or this key of it, is already running as many calls as it allows, and this call may not wait: the tool has
+   * `otherwise: 'refuse'`, or the client cannot follow a task. Nothing was done. `data.retryAfterMs` is the time until the first
+   * of them loses its permit, if it does not renew it.
    *
    * Remedy: The client tries again later. The author raises [`concurrency.limit`](../guide/one-at-a-time.md), or lets calls
    * queue as tasks.
@@ -269,7 +269,7 @@ export const ERRORS = {
   LIMIT_CONCURRENCY: {
     rpc: -32000,
     http: 429,
-    sentence: 'As many calls of this tool as may run at once are running. Try again later',
+    sentence: 'This tool is already running as many calls as it allows. Try again later',
     open: true,
   },
   /**
@@ -294,8 +294,8 @@ export const ERRORS = {
   LIMIT_SESSIONS: { rpc: -32000, http: 503, sentence: 'Too many sessions are open. Try again later' },
   /**
    * A call had a question for a client of 2025-11-25 or older, but there is no room for another call that waits, in
-   * memory or in the store: `sessions.maxKeptBytesPerCaller`, `sessions.maxKeptBytes`. A waiting call counts with at
-   * least 8 KiB. In the store, calls that have ended do not count. A tool call gets an `isError` result instead.
+   * memory or in the store: `sessions.maxKeptBytesPerCaller`, `sessions.maxKeptBytes`. A waiting call counts as at least
+   * 8 KiB. In the store, calls that have ended do not count. A tool call gets an `isError` result instead.
    *
    * Remedy: The client answers open questions, or calls again later. This limit does not apply to 2026-07-28
    * clients, which hold their open calls themselves.
@@ -312,8 +312,8 @@ export const ERRORS = {
    */
   LIMIT_BODY: { rpc: -32000, http: 413, sentence: 'The request body is too large' },
   /**
-   * The JSON nests deeper than `maxDepth`, or it would take more memory than `maxMessageWeight`. What counts is what
-   * the message takes once it is parsed: a megabyte of text takes two, a megabyte of `[{},{},…]` takes twenty-two.
+   * The JSON nests deeper than `maxDepth`, or it would take more memory than `maxMessageWeight`. The limit applies to
+   * the parsed message: a megabyte of text takes two, a megabyte of `[{},{},…]` takes twenty-two.
    * Everything else that JSON allows is accepted, except for what is refused as [PEER_REQUEST](#peer_request).
    *
    * Remedy: Send less or simpler JSON, or raise the limit that the message names.
@@ -487,7 +487,7 @@ export const ERRORS = {
    */
   PEER_PARAMS: { rpc: -32602, http: 200, sentence: 'Invalid params', open: true },
   /**
-   * No resource and no template matches this URI. `data.uri` is its URI.
+   * No resource and no template matches the URI, which is in `data.uri`.
    *
    * Remedy: Compare with `resources/list` and `resources/templates/list`.
    */
@@ -674,7 +674,7 @@ export const ERRORS = {
   PEER_TASK_CANCELLED: { rpc: 0, http: 0, sentence: 'The task was cancelled' },
   /**
    * The server requires a login, or a scope that the login does not have, and nobody could be asked to log in: there
-   * is none yet, the authorization server has ended it, nobody completed it in time, or the scope was requested
+   * is no login yet, the authorization server has ended it, nobody completed it in time, or the scope was requested
    * already and not granted.
    *
    * Remedy: Log in: `rondo login <server>`, or pass `login` to `oauth`. If a scope is missing, ask whoever
@@ -682,8 +682,8 @@ export const ERRORS = {
    */
   PEER_LOGIN: { rpc: 0, http: 0, sentence: 'The server requires a login' },
   /**
-   * The authorization server refused, or its metadata or that of the server cannot be trusted: about another
-   * resource, of another issuer, at an address that the server may not name, without PKCE, too long. Tokens and
+   * The authorization server refused, or the metadata of either server cannot be trusted: it is about another
+   * resource or of another issuer, at an address that the server may not name, without PKCE, or too long. Tokens and
    * codes are never part of the message. `error.data.error` is the code with which the authorization server refused,
    * such as `invalid_client`.
    *

@@ -172,9 +172,9 @@ export function tooManyCalls({ target, host }: Round, { queues }: Concurrency, r
   const why = !queues
     ? ''
     : host.tasks
-      ? ' It could wait as a task, but this client or this tool does not allow that.'
-      : ' It could wait as a task, but this server runs none.'
-  const detail = `As many calls of "${target.name}" as may run at once are running.${why} Nothing was done.`
+      ? ' This call could wait as a task, but this client or this tool does not allow that.'
+      : ' This call could wait as a task, but this server runs none.'
+  const detail = `"${target.name}" is already running as many calls as it allows.${why} Nothing was done.`
   return new RondoError('LIMIT_CONCURRENCY', detail, { data: { retryAfterMs: retryMs } })
 }
 
