@@ -163,7 +163,7 @@ function holdPermit(
 
 export function lostPermit(host: FlowHost): RondoError {
   const seconds = Math.max(1, Math.ceil(holdOf(host) / 1000))
-  const detail = `This call no longer holds its permit: it took too long without a sign, or runs elsewhere. Retry in ${seconds} s`
+  const detail = `This call no longer holds its permit: it was not renewed in time, or the call runs elsewhere. Retry in ${seconds} s`
   return new RondoError('STORE_BUSY', detail, { data: { retryAfterMs: seconds * 1000 } })
 }
 

@@ -8,14 +8,14 @@ import type { Compiled } from './schema/standard.ts'
 
 export interface ConcurrencyOptions<A = never> {
   /**
-   * Calls that return the same text share the limit. It receives the arguments as the handler does, and the caller: return the tenant
-   * for a limit for each tenant. Default: all calls of the tool share it.
+   * Returns a text; calls with the same text share the limit. It receives the arguments as the handler does, and the caller: for a limit
+   * per tenant, return the tenant. Default: all calls of the tool share the limit.
    */
   key?: (args: A, caller: { readonly principal: Principal | undefined }) => string | Promise<string>
-  /** How many of them may run at once, on all instances together. Default: 1. */
+  /** The number of calls that may run at once, on all instances together. Default: 1. */
   limit?: number
   /**
-   * `queue`: one more waits as a task, in the order in which the calls came; where the client cannot follow a task, it is refused.
+   * `queue`: a further call waits as a task, in the order in which the calls came; if its client cannot follow a task, it is refused.
    * `refuse`: it ends with `LIMIT_CONCURRENCY`. Default: `queue`.
    */
   otherwise?: 'queue' | 'refuse'

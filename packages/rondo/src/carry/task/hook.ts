@@ -27,9 +27,9 @@ import { endOfLife, openPiece, type PieceOf, sealPiece } from './journal.ts'
 export type EventDelivery =
   /** The hook has it: its task continues with it. */
   | { readonly kind: 'accepted' }
-  /** The hook had an event before, and keeps that one. */
+  /** The hook already has an event, and keeps it. */
   | { readonly kind: 'duplicate' }
-  /** The hook takes no event any more: its time is up, or its task has ended. */
+  /** The hook no longer accepts an event: its time is up, or its task has ended. */
   | { readonly kind: 'closed' }
   /** The event does not fit, or the tool's `accept` refused it. The hook stays open for one that does. */
   | { readonly kind: 'rejected'; readonly problem: string }
@@ -49,7 +49,7 @@ export type HookView =
     }
   /** The hook has its event. */
   | { readonly kind: 'received' }
-  /** The hook takes no event any more: its time is up. */
+  /** The hook no longer accepts an event: its time is up. */
   | { readonly kind: 'closed' }
   /** There is no such hook, it has expired, or its task has ended. */
   | { readonly kind: 'unknown' }
