@@ -703,7 +703,7 @@ function Tools({ desk }: { desk: Desk }): JSX.Element {
         </Panel>
       )}
       {status && status.who === undefined && (
-        <Empty>This console only shows. Start it with --act to pause a tool.</Empty>
+        <Empty>This console is read-only. Start it with --act to pause a tool.</Empty>
       )}
       {status?.who !== undefined && !status.hasKeys && (
         <Empty>

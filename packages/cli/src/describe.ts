@@ -132,7 +132,7 @@ export function sayHidden({ id, protocolVersion }: PendingCall, rondo: string): 
 
 /** Advice for a server that may wait to be asked for a task before it runs its effects. */
 export function sayUnconfirmed({ id }: PendingCall, { message }: Error, rondo: string): string {
-  const start = `The task may stand still until somebody asks for it: ${rondo} task get ${id}`
+  const start = `The task may wait until somebody uses its id: ${rondo} task get ${id}`
   return `rondo: The state of the task could not be read: ${oneLine(message)}\n${start}`
 }
 

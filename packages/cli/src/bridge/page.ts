@@ -112,7 +112,7 @@ async function serve(
   response: ServerResponse,
 ): Promise<void> {
   if (request.headers.host !== host)
-    return send(response, 403, message('This address is not the one of this page.'))
+    return send(response, 403, message('This page is not served at this address.'))
   const path = (request.url ?? '').slice(1)
   const target = request.method === 'GET' ? links.get(path) : undefined
   if (target !== undefined) {

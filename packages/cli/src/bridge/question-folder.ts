@@ -112,7 +112,7 @@ function assertPrivate(folder: string): void {
   if ((mode & 0o077) === 0 && uid === process.getuid?.()) return
   throw new CommandError(
     'stored',
-    `Others can read ${folder}. Run "chmod 700" on it, and see that it is yours`,
+    `Others can read ${folder}. Run "chmod 700" on it, and check that you own it`,
   )
 }
 

@@ -52,7 +52,7 @@ export const approvalsCommand: Command = {
   usage: 'list | show | verify | export | approve | deny <file> [id]',
   summary: 'lists and decides requests for approval, and checks their record',
   details: [
-    'The file exports a server that uses `createApprovals`, as for `rondo play`, with a store in SQLite or PostgreSQL; a store in memory is in the process that serves it. The command serves nothing and runs no task: a task whose request was decided continues in the process that serves the store.',
+    'The file exports a server that uses `createApprovals`, as for `rondo play`, with a store in SQLite or PostgreSQL; a store in memory exists only in the process that serves it. The command serves nothing and runs no task: a task whose request was decided continues in the process that serves the store.',
     'The exit code is 1 if the record has problems, or if nothing was changed.',
   ],
   table: {

@@ -24,7 +24,7 @@ export const deliverCommand: Command = {
   summary: 'delivers an event to a hook, as the server of the file would',
   details: [
     'The file exports a server, as for `rondo play`; its own `server.deliver` runs, with its name, keys, store and checks. The command serves nothing and runs no task: the task continues in the process that serves the store. `-` reads the JSON from stdin.',
-    'A store in memory is in the process that serves it. For this, serve the file with `rondo console`, and name the address of the page as it was printed, with the token: http://127.0.0.1:3000/#… The token is sent to this machine only. `rondo play` has no such address.',
+    'A store in memory exists only in the process that serves it. To reach it, serve the file with `rondo console`, and pass the address of the page as it was printed, with the token: http://127.0.0.1:3000/#… The token is sent to this machine only. `rondo play` has no such address.',
     'The exit code is 0 if the hook has the event, 6 if no console answers, and otherwise 1.',
   ],
   json: '`{ "kind", "problem" }`, as `server.deliver` returns it',

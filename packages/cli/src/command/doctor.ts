@@ -39,7 +39,7 @@ export const doctorCommand: Command = {
   usage: '<server> [--tool NAME name=value …]',
   summary: 'examines a server: its protocol, and how it protects its state',
   details: [
-    'To examine the state, it needs a tool that asks. The tool is called several times, also with other arguments, and every question is declined, so use a test system. If the first question comes without a state, it is answered once, with made-up values that match its schema ("no" for a yes or no), and the next one is declined. Without `--tool`, read-only tools are tried. If the tool becomes a task, the task is cancelled.',
+    'To examine the state, it needs a tool that asks. It calls the tool several times, sometimes with other arguments, and declines every question, so use a test system. If the first question comes without a state, it is answered once, with made-up values that match its schema ("no" for a yes or no), and the next one is declined. Without `--tool`, read-only tools are tried. If the tool becomes a task, the task is cancelled.',
     'If the server does not speak 2026-07-28, or `--revision` names an older revision, its handshake and its sessions are examined instead.',
     'Each check ends as pass, warn, fail or skip; a problem comes with a line of advice. A response that breaks the protocol fails the check that received it, and the examination continues. The exit code is 1 if a check failed or, with `--strict`, warned.',
   ],

@@ -22,7 +22,7 @@ export const loginCommand: Command = {
   usage: '<url>',
   summary: 'logs in at a protected server; the other commands then use this login',
   details: [
-    'Prints a link on stderr and waits until you have logged in there. The login is kept in the folder of the command. A login with more scopes keeps those of before. Secrets of a client are read from variables, since other users can see command lines.',
+    'Prints a link on stderr and waits until you have logged in there. The login is kept in the folder of the command. A login with more scopes keeps the earlier ones. Secrets of a client are read from variables, since other users can see command lines.',
   ],
   json: '`{ "status": "logged in", "server", "issuer", "user", "clientId", "scopes", … }`, never a token',
   see: 'docs/guide/call-a-protected-server.md',

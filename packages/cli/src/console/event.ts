@@ -150,7 +150,7 @@ export const EXPECTED: Readonly<Record<ActionKind | 'kill-instance', string>> = 
   elsewhere: 'The next round runs on another instance than the last one, and replays what is recorded',
   lose: 'The client gets no reply and sends the round again; effects get the same idempotency keys',
   twice: 'Two instances get the same round; their effects get the same idempotency keys',
-  reword: 'The answer was to other words: the question is asked again, and nothing new runs',
+  reword: 'The answer was to a different wording: the question is asked again, and nothing new runs',
   flip: 'Refused: one changed character, and the state does not open',
   principal: 'Refused: the state belongs to another caller',
   expire: 'Refused: the state has expired',
@@ -211,9 +211,9 @@ export function sayDelivery(delivery: EventDelivery): string {
     case 'accepted':
       return 'The hook has the event. Its task continues where the server runs.'
     case 'duplicate':
-      return 'The hook had an event before, and keeps that one.'
+      return 'The hook already has an event, and keeps it.'
     case 'closed':
-      return 'The hook takes no event any more: its time is up, or its task has ended.'
+      return 'The hook no longer accepts an event: its time is up, or its task has ended.'
     case 'rejected':
       return `The event was rejected, and the hook stays open: ${delivery.problem}`
     case 'unknown':

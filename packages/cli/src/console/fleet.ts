@@ -288,7 +288,7 @@ function lookInto(child: ChildProcess): Promise<readonly StoredTask[] | undefine
 }
 
 const ENDED =
-  'The instance ended before it responded. What it did is not lost: the same request again changes nothing twice'
+  'The instance ended before it responded. Its work is not lost: sending the same request again changes nothing twice'
 
 type Asked = Extract<SupervisorMessage, { id: number }>
 type Reply = Extract<InstanceMessage, { id: number }>

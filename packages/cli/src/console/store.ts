@@ -186,7 +186,7 @@ export async function openStoreDesk(options: StoreDeskOptions): Promise<StoreDes
     reading(async (named) => ({ paused: (await pausedTools(named)).slice(0, MAX_ENTRIES).map(cut) }))
   const act = (body: unknown): Promise<DeskReply> => {
     if (who === undefined)
-      throw new ActionError('This console only shows. Start it with --act to change tasks', 403)
+      throw new ActionError('This console is read-only. Start it with --act to change tasks', 403)
     return change(body, place, keys, who)
   }
   return {

@@ -137,7 +137,7 @@ interface Scene extends WebParts {
 async function route(req: IncomingMessage, res: ServerResponse, scene: Scene): Promise<void> {
   const { host, origin } = req.headers
   if (host === undefined || !scene.hosts.includes(host.toLowerCase()) || hasTwoHosts(req))
-    return sendText(res, 403, 'This address answers only as 127.0.0.1, localhost or [::1].')
+    return sendText(res, 403, 'Use the host name 127.0.0.1, localhost or [::1].')
   if (origin !== undefined && !scene.hosts.some((one) => origin === `http://${one}`))
     return sendText(res, 403, 'Pages of other origins may not use this address.')
   const { pathname } = new URL(req.url ?? '/', 'http://console')
