@@ -12,6 +12,9 @@ import {
 import { createServer } from './build.ts'
 import type { Started, StartServer } from './start.ts'
 
+/** One address plays thousands of callers. */
+const sessions = { maxSessionsPerCaller: 10_000, maxKeptBytesPerCaller: 64 * 1_048_576 }
+
 export const start: StartServer = (tools) => startWith(tools, {}, 'never')
 
 /** The tools as tasks, if there is a store and the client supports tasks. */
@@ -20,7 +23,7 @@ export async function startWith(
   options: Partial<ServerOptions>,
   task: 'auto' | 'never',
 ): Promise<Started> {
-  const named = { name: 'bench', version: '1.0.0', keys: `bench:${SECRET}`, log: 'off' } as const
+  const named = { name: 'bench', version: '1.0.0', keys: `bench:${SECRET}`, log: 'off', sessions } as const
   const server = createServer({ ...named, ...options })
   for (const name of toolNames(tools)) {
     server.tool(name, { description: DESCRIPTION, input: Input, task }, async ({ id, resolution }, ctx) => {
