@@ -31,6 +31,8 @@ const FAULTY_MS = 5 * 60_000
 const HEALTHY_MS = 60 * 60_000
 /** What a client leaves behind is undone within this time. */
 const UNDONE_MS = 4 * 60 * 60_000
+/** A hundred times as many as a schedule needs: something repeats itself without end. */
+const ENDLESS = 1_000_000
 
 export async function runSchedule(
   runtime: Runtime,
@@ -45,15 +47,17 @@ export async function runSchedule(
   const judge = createJudge(world, plan)
   const fleet = createFleet(runtime, world, plan, judge, store)
   const clients = startClients(world, plan, fleet, judge)
-  const isOver = (): boolean => clients.open.size === 0 || judge.problems.length > 0
+  const hasFailed = (): boolean => judge.problems.length > 0 || world.events > ENDLESS
+  const isOver = (): boolean => clients.open.size === 0 || hasFailed()
   const began = world.now
   await world.run(began + FAULTY_MS, () => isOver() || world.events > steps)
   fleet.heal()
   if (!isOver()) await world.run(world.now + HEALTHY_MS, isOver)
   // Late requests and processes that thaw may still do harm.
-  if (judge.problems.length === 0) await world.run(world.now + 2 * 60_000, () => judge.problems.length > 0)
-  const isSettled = (): boolean => judge.problems.length > 0 || judge.settled()
+  if (!hasFailed()) await world.run(world.now + 2 * 60_000, hasFailed)
+  const isSettled = (): boolean => hasFailed() || judge.settled()
   if (!isSettled()) await world.run(world.now + UNDONE_MS, isSettled)
+  if (world.events > ENDLESS) judge.fail(`ends: not within ${ENDLESS} events`)
   if (judge.problems.length === 0) judge.close()
   if (judge.problems.length === 0) for (const call of clients.open) judge.fail(`ends: ${call} has not ended`)
   const { events } = world
