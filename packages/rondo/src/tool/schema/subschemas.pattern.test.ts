@@ -54,8 +54,10 @@ describe('the warning about patterns in development mode', () => {
     const server = createServer({ name: 'dev', version: '1.0.0', dev, log })
     const input = z.object({ a: z.string().regex(/^(a+)+$/) })
     server.tool('evil', { input }, () => 'done')
-    await new Promise((resolve) => setTimeout(resolve, 1500))
-    expect(messages.filter((text) => text.includes('The input schema of tool "evil"'))).toHaveLength(count)
+    const warnings = () => messages.filter((text) => text.includes('The input schema of tool "evil"'))
+    // Nothing says that no warning will come.
+    if (!dev) await new Promise((resolve) => setTimeout(resolve, 1500))
+    await expect.poll(warnings).toHaveLength(count)
     await server.close()
   })
 })
