@@ -145,7 +145,7 @@ describe('a task', () => {
 
   it('has a line for a turn that threw', async () => {
     const { task, flow, lines } = await run(spoil(() => ({ journal: ['damaged'] })))
-    await vi.waitFor(() => expect(lines()).toHaveLength(2))
+    await vi.waitFor(() => expect(lines()).toHaveLength(2), 120_000)
     const place = { flow, round: 1, task, turn: 1 }
     expect(lines()[1]).toMatchObject({ level: 'warn', phase: 'failed', failures: 1, ...place })
     expect(lines()[1]?.error).toMatchObject({ message: expect.stringContaining('does not open') })
@@ -154,7 +154,7 @@ describe('a task', () => {
   it('has a line when it is given up', async () => {
     const failed = spoil(({ task }) => ({ task: { ...task, failures: 5 }, takenOver: true }))
     const { task, flow, lines } = await run(failed)
-    await vi.waitFor(() => expect(lines()).toHaveLength(2))
+    await vi.waitFor(() => expect(lines()).toHaveLength(2), 120_000)
     const place = { flow, round: 1, task, turn: 1, failures: 5 }
     expect(lines()).toMatchObject([
       { level: 'warn', phase: 'taken_over', ...place },

@@ -65,7 +65,7 @@ describe.each(VERSIONS)('a session of %s', (version) => {
     const gated = await create(one, 'gated')
     const watched = await create(one, 'waits')
     await other.call('tasks/get', { taskId: watched.taskId })
-    await vi.waitUntil(() => openings.length > 0)
+    await vi.waitUntil(() => openings.length > 0, 120_000)
     for (const open of openings.splice(0)) open()
     await until(one, gated.taskId, 'completed')
     await one.call('tasks/cancel', { taskId: watched.taskId })
