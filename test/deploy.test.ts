@@ -490,7 +490,7 @@ describe('the functions', () => {
     const child = spawn(workerd.path, ['serve', 'config.capnp'], { cwd: folder, stdio: 'ignore' })
     onTestFinished(() => void child.kill('SIGKILL'))
     const url = `http://127.0.0.1:${port}/mcp`
-    await vi.waitUntil(() => fetch(url).catch(() => false), { timeout: 60_000, interval: 50 })
+    await vi.waitUntil(() => fetch(url).catch(() => false), { timeout: 120_000, interval: 50 })
     return url
   }
 

@@ -101,7 +101,7 @@ export async function runScenario(
   scenario: string,
   options: RunOptions = {},
 ): Promise<Verdict> {
-  const { timeoutMs = 30_000, revision = REVISION, allowWarnings = [] } = options
+  const { timeoutMs = 120_000, revision = REVISION, allowWarnings = [] } = options
   const folder = mkdtempSync(join(tmpdir(), 'rondo-conformance-'))
   try {
     const args = commandLine(target, scenario, folder, { timeoutMs, revision })

@@ -24,7 +24,7 @@ async function begin(version: string) {
   const taskId = (started.status === 'complete' ? undefined : started.pending.task?.taskId) ?? ''
   const waiting = async () =>
     (await list()).find((one) => one.state === 'open' && one.message.includes(version))
-  await expect.poll(waiting, { timeout: 20_000 }).toBeDefined()
+  await expect.poll(waiting).toBeDefined()
   const asked = await waiting()
   const outcome = async () => JSON.stringify(await client.task(taskId).get())
   return { asked, outcome, id: asked?.id ?? '', close: () => client.close() }
@@ -67,7 +67,7 @@ describe('the pages', () => {
       headers: { origin: pages.origin },
     })
     expect(await decided.text()).toContain('You have approved this.')
-    await expect.poll(outcome, { timeout: 20_000 }).toContain('Deployed 1.0.0, approved by Ann.')
+    await expect.poll(outcome).toContain('Deployed 1.0.0, approved by Ann.')
     await close()
   })
 
@@ -95,7 +95,7 @@ describe('the view', () => {
     expect(refused.status).toBe(400)
     expect(await refused.text()).toContain('not a member of release-managers')
     expect((await vote({ task, key, approve: false, as: 'ann' })).status).toBe(200)
-    await expect.poll(outcome, { timeout: 20_000 }).toContain('denied-not-executed')
+    await expect.poll(outcome).toContain('denied-not-executed')
     await close()
   })
 
@@ -118,7 +118,7 @@ describe('the view', () => {
     await page.keyboard.type('ann')
     await page.keyboard.press('Tab')
     await page.keyboard.press('Enter')
-    await expect.poll(outcome, { timeout: 20_000 }).toContain('Deployed 3.0.0')
+    await expect.poll(outcome).toContain('Deployed 3.0.0')
     expect(browser.problems).toEqual([])
     await browser.close()
     await close()

@@ -68,7 +68,7 @@ describe('a running console', () => {
       const found = actions.findLast((action) => action.id === id && action.ok !== undefined)
       if (found === undefined) throw new Error(`${id} has not happened yet`)
       return found
-    }, 30_000)
+    }, 120_000)
 
   it('spreads the rounds of a call over real processes, and reports what each operation did', async () => {
     const { pending, flow } = await begin()
@@ -160,13 +160,13 @@ describe('a running console', () => {
       expect([task.openKeys, task.worker]).toEqual([[], undefined])
       expect((task.dueAt ?? 0) - task.createdAt).toBeGreaterThan(1_500)
       return task
-    }, 60_000)
+    }, 120_000)
     await started
     await vi.waitFor(async () => {
       const event = await stored('input_required')
       expect(event.task.openKeys).toEqual(['room'])
       expect((event.task.dueAt ?? 0) - event.at).toBeGreaterThan(60_000)
-    }, 60_000)
+    }, 120_000)
     // The console has read the questions as the owner of the task would.
     await vi.waitFor(async () => {
       const exchanges = (await desk.events()).flatMap((event) =>
@@ -175,15 +175,15 @@ describe('a running console', () => {
       expect(JSON.stringify(exchanges.filter(({ method }) => method === 'tasks/get'))).toContain(
         'Which room now?',
       )
-    }, 60_000)
+    }, 120_000)
     const before = (await stored('input_required')).task.polls?.count ?? 0
     for (let i = 0; i < 3; i++) await client.task(id).get()
     await vi.waitFor(async () => {
       const { task } = await stored('input_required')
       expect(task.polls?.count).toBe(before + 3)
-    }, 60_000)
+    }, 120_000)
     await client.task(id).answer(room('blue'))
-    await vi.waitFor(() => stored('completed'), 60_000)
+    await vi.waitFor(() => stored('completed'), 120_000)
     await client.close()
   })
 
@@ -263,7 +263,7 @@ describe('a running console', () => {
       const { instances } = await (await desk.get('/api/status')).json()
       expect(instances[1]).toMatchObject({ name: 'B', state: 'up' })
       expect(instances[1].pid).not.toBe(before[1].pid)
-    }, 60_000)
+    }, 120_000)
   })
 
   it('reloads the instances when the file changes, with a call open', async () => {
@@ -274,13 +274,13 @@ describe('a running console', () => {
       expect(
         events.some((event) => event.kind === 'action' && event.action.kind === 'reload' && event.action.ok),
       ).toBe(true)
-    }, 60_000)
+    }, 120_000)
     expect(await finish(pending)).toContain('Reserved red')
     writeFileSync(desk.file, 'export default 5')
-    await vi.waitFor(() => expect(desk.errors()).toContain('Still serving the previous version'), 60_000)
+    await vi.waitFor(() => expect(desk.errors()).toContain('Still serving the previous version'), 120_000)
     expect(await finish((await begin()).pending)).toContain('Reserved red')
     rmSync(desk.file)
-    await vi.waitFor(() => expect(desk.errors()).toContain('does not exist any more'), 60_000)
+    await vi.waitFor(() => expect(desk.errors()).toContain('does not exist any more'), 120_000)
     expect(await finish((await begin()).pending)).toContain('Reserved red')
     writeFileSync(desk.file, deskSource())
     expect(await desk.act('reload')).toMatchObject({ ok: true })
@@ -480,7 +480,7 @@ describe('bad input', () => {
 describe('without a browser', () => {
   it('--open says that it cannot open one, and the console serves all the same', async () => {
     const desk = await startConsole({ instances: 1, args: ['--open'], env: { PATH: '/nowhere' } })
-    await vi.waitFor(() => expect(desk.errors()).toContain('open the address yourself'), 30_000)
+    await vi.waitFor(() => expect(desk.errors()).toContain('open the address yourself'), 120_000)
     expect((await desk.get('/api/status')).status).toBe(200)
     expect(await desk.stop()).toBe(0)
   })
@@ -531,6 +531,6 @@ describe('stopping', () => {
     desk.child.kill(signal)
     const [code] = await gone
     if (signal !== 'SIGKILL') expect(code).toBe(0)
-    await vi.waitFor(() => expect(pids.filter(isAlive)).toEqual([]), 30_000)
+    await vi.waitFor(() => expect(pids.filter(isAlive)).toEqual([]), 120_000)
   })
 })

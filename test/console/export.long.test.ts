@@ -57,12 +57,12 @@ async function runTask(of: ConsoleProcess, client: Client, name = 'report'): Pro
   const { taskId = '' } = (await begin(client, name)).task ?? {}
   await vi.waitFor(async () => {
     expect((await client.task(taskId).get()).status).toBe('input_required')
-  }, 60_000)
+  }, 120_000)
   await client.task(taskId).answer(room('blue'))
   await vi.waitFor(async () => {
     const { tasks } = apply(EMPTY, await of.events())
     expect(tasks.get(taskId)?.result).toMatchObject({ content: [{}] })
-  }, 60_000)
+  }, 120_000)
 }
 
 /** The flows that a console has recorded, as tests. */

@@ -34,7 +34,7 @@ describe('rondo answer', () => {
   ])('asks in a terminal %s, and the call completes', async (_name, options) => {
     const { client, told } = await host(...options)
     const calling = client.run(greet)
-    await expect.poll(told, { timeout: 30_000 }).toMatch(/desk asks you something.*rondo answer/)
+    await expect.poll(told).toMatch(/desk asks you something.*rondo answer/)
     // The address of the page is for the person alone.
     expect(told()).not.toContain('http://127.0.0.1')
     const terminal = open('answer')

@@ -43,8 +43,8 @@ describe.concurrent('rondo bridge before a command that does not end by itself',
         pid = Number(readFileSync(file, 'utf8'))
         return pid
       }
-      await expect.poll(pidOf, { timeout: 30_000 }).toBeGreaterThan(0)
-      if (manner === '') await expect.poll(() => told, { timeout: 30_000 }).toMatch(/offers 1 tool/)
+      await expect.poll(pidOf).toBeGreaterThan(0)
+      if (manner === '') await expect.poll(() => told).toMatch(/offers 1 tool/)
       expect(isAlive(pid)).toBe(true)
       end(bridge)
       expect(await ended).toBe(0)

@@ -207,7 +207,7 @@ describe("decide: 'approve'", () => {
       expect(inputRequests).toBeUndefined()
       return status
     }
-    await expect.poll(statusNow, { timeout: 30_000 }).toBe('completed')
+    await expect.poll(statusNow).toBe('completed')
     expect(away).toBe(0)
     expect(JSON.stringify(await client.task(taskId).get())).toContain('deployed 1.2 to staging')
     expect(seen.deployed).toEqual(['1.2 to staging'])

@@ -364,7 +364,7 @@ describe('never twice: a held call whose server is gone when it is answered', ()
     const asked = await client.round(call, { accepts: ['form'] })
     if (asked.resultType !== 'input_required') throw new Error('no question')
     up.stop()
-    await expect.poll(() => gateway.heldCalls(), { timeout: 20_000 }).toBe(0)
+    await expect.poll(() => gateway.heldCalls()).toBe(0)
     const { requestState, inputRequests } = asked
     const [key = ''] = Object.keys(inputRequests)
     const inputResponses = { [key]: { action: 'accept', content: {} } } as const

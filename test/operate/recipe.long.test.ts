@@ -107,7 +107,7 @@ describePostgres('the recipe of the deploy page', () => {
           done(response.statusCode)
         }).on('error', () => done(undefined))
       })
-    await vi.waitUntil(async () => (await statusOf('/elsewhere')) === 404, { timeout: 30_000 })
+    await vi.waitUntil(async () => (await statusOf('/elsewhere')) === 404, { timeout: 120_000 })
     return {
       statusOf,
       /** The line of `check.sh`, with a token for this resource. */

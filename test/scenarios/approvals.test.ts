@@ -68,7 +68,7 @@ function createRelease(task: 'always' | undefined, options: Partial<ServerOption
     asked: async () => (await approvals.desk().entries(0, 1)).length,
     async decide(decision) {
       const open = async () => (await approvals.desk().list(['open'], 2)).requests
-      await expect.poll(open, { interval: 5, timeout: 10_000 }).toHaveLength(1)
+      await expect.poll(open, { interval: 5 }).toHaveLength(1)
       const [{ id } = { id: '' }] = await open()
       const [, csrf = ''] = /name="csrf" value="([^"]+)"/.exec(await (await visit(`/r/${id}`)).text()) ?? []
       await visit(`/r/${id}`, { method: 'POST', body: new URLSearchParams({ csrf, decision }) })

@@ -304,7 +304,7 @@ describe('secrets never leave the server', () => {
 
     const client = await connect(a, { headers, tasks: 'poll', telemetry: otel() })
     const ended = client.callTool('hook', {}).catch(() => {})
-    await vi.waitFor(() => expect(hooks).toHaveLength(1), { timeout: 30_000 })
+    await vi.waitFor(() => expect(hooks).toHaveLength(1), { timeout: 120_000 })
     for (const id of [`${CANARIES.argument}`, `${hooks[0]}x`, hooks[0] ?? ''])
       await b.deliver(id, { cents: CANARIES.answer })
     await b.deliver(hooks[0] ?? '', { cents: 1, note: CANARIES.answer })

@@ -76,7 +76,7 @@ export async function startNginx(path: string, text: string, ports: readonly num
       ({ status }) => status === 404,
       () => false,
     )
-  await vi.waitUntil(responds, { timeout: 60_000, interval: 50 })
+  await vi.waitUntil(responds, { timeout: 120_000, interval: 50 })
   return {
     url,
     async stop() {
