@@ -37,7 +37,7 @@ function start(yard: Yard, options: Partial<ServerOptions> = {}): Server {
   })
   const long = async () => {
     yard.done.push('long begins')
-    await until('the release', () => yard.released, 20_000)
+    await until('the release', () => yard.released, 90_000)
     return 'long'
   }
   server.tool('work', { task: 'auto' }, async (_args, ctx) => {
@@ -76,7 +76,7 @@ describe('a question beside work', () => {
     const asked = await settled(server, id)
     expect(asked).toMatchObject({ status: 'input_required', inputRequests: { n: {} } })
     await answer(server, id, 'n', 3)
-    await until('the effect', () => effects(yard).length > 0, 15_000)
+    await until('the effect', () => effects(yard).length > 0, 60_000)
     expect(yard.released).toBe(false)
     expect((await send(server, 'tasks/get', { taskId: id })).result).toMatchObject({ status: 'working' })
     yard.released = true
@@ -95,7 +95,7 @@ describe('a question beside work', () => {
       if (first === 'work') yard.released = true
       if (first === 'work') await until('a parked task', async () => (await settled(server, id)).status)
       await answer(server, id, 'n', 3)
-      if (first === 'answer') await until('the effect', () => effects(yard).length > 0, 15_000)
+      if (first === 'answer') await until('the effect', () => effects(yard).length > 0, 60_000)
       yard.released = true
       expect(textOf(await settled(server, id))).toBe('long 3')
       lines.push(effects(yard))
@@ -114,11 +114,11 @@ describe('a question beside work', () => {
       const open = Object.keys((result?.inputRequests ?? {}) as object)
       return open.includes('n~2') ? open : undefined
     }
-    expect(await until('the question again', again, 15_000)).toEqual(['n~2'])
+    expect(await until('the question again', again, 60_000)).toEqual(['n~2'])
     await answer(server, id, 'n', 7)
     expect(yard.released).toBe(false)
     await answer(server, id, 'n~2', 8)
-    await until('the effect', () => effects(yard).length > 0, 15_000)
+    await until('the effect', () => effects(yard).length > 0, 60_000)
     yard.released = true
     expect(textOf(await settled(server, id))).toBe('long 8')
   })
@@ -150,7 +150,7 @@ describe('a question beside work', () => {
     const id = await begin(worker)
     expect(await settled(front, id)).toMatchObject({ status: 'input_required' })
     await answer(front, id, 'n', 5)
-    await until('the effect', () => effects(yard).length > 0, 15_000)
+    await until('the effect', () => effects(yard).length > 0, 60_000)
     expect(yard.released).toBe(false)
     yard.released = true
     expect(textOf(await settled(front, id))).toBe('long 5')

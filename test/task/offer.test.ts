@@ -32,7 +32,7 @@ function start(yard: Yard, options: Partial<ServerOptions> = {}): Server {
   server.tool('loop', { task: 'auto' }, async (_args, ctx) => {
     const stop = ctx.offer('stop', question)
     for (let i = 1; i <= 3; i++) {
-      await ctx.step(`step:${i}`, () => until('the step', () => yard.step >= i, 20_000).then(() => i))
+      await ctx.step(`step:${i}`, () => until('the step', () => yard.step >= i, 60_000).then(() => i))
       const seen = stop.peek()
       yard.done.push(`${i} ${JSON.stringify(seen ?? null)}`)
       if (seen?.action === 'accept') return `stopped after ${i}`
@@ -46,10 +46,10 @@ function start(yard: Yard, options: Partial<ServerOptions> = {}): Server {
   })
   server.tool('withdraw', { task: 'auto' }, async (_args, ctx) => {
     const stop = ctx.offer('stop', question)
-    await ctx.step('work', () => until('the work', () => yard.step >= 1, 20_000).then(() => 1))
+    await ctx.step('work', () => until('the work', () => yard.step >= 1, 60_000).then(() => 1))
     stop.withdraw()
     const late = await stop
-    await ctx.step('more', () => until('more work', () => yard.step >= 2, 20_000).then(() => 2))
+    await ctx.step('more', () => until('more work', () => yard.step >= 2, 60_000).then(() => 2))
     return JSON.stringify([late, stop.peek() ?? null])
   })
   server.tool('beside', { task: 'auto' }, async (_args, ctx) => {
@@ -82,7 +82,7 @@ describe('an offer in a task', () => {
     const id = await begin(server, 'loop')
     expect(await settled(server, id)).toMatchObject({ inputRequests: { stop: {} } })
     yard.step = 1
-    await until('the first step', () => yard.done.length === 1, 20_000)
+    await until('the first step', () => yard.done.length === 1, 60_000)
     await answer(server, id, 'stop')
     // The answer is recorded before the second step ends.
     await until(
@@ -127,7 +127,7 @@ describe('an offer in a task', () => {
     const server = start(newYard(), { store })
     const id = await begin(server, 'wait')
     await settled(server, id)
-    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 20_000)
+    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 60_000)
     await answer(server, id, 'stop')
     expect(textOf(await settled(server, id))).toBe(JSON.stringify([YES, YES]))
   })
@@ -163,9 +163,9 @@ describe('an offer in a task', () => {
       },
       20_000,
     )
-    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 20_000)
+    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 60_000)
     await answer(server, id, 'stop')
-    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 20_000)
+    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 60_000)
     await answer(server, id, 'other', false)
     expect(textOf(await settled(server, id))).toBe(JSON.stringify([false, YES]))
   })

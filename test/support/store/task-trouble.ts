@@ -41,6 +41,7 @@ export interface TroubleCount {
 /** Long enough that the worker is frozen in the middle of it. */
 const STEP_MS = 300
 const CREATION_MS = 600_000
+const FINISH_MS = 300_000
 const BEGAN = 'began'
 
 /** `created` grows meanwhile, and gets the tasks that are made here. */
@@ -48,7 +49,7 @@ export async function makeTrouble(
   options: TroubleOptions,
   { crew, store, steps, created }: { crew: Crew; store: Store; steps: number; created: string[] },
 ): Promise<TroubleCount> {
-  const { random, tasks, kills, freezes, crashes, breaks = 0, patienceMs } = options
+  const { random, tasks, kills, freezes, crashes, breaks = 0 } = options
   const { crashDatabase, breakConnections } = options
   const kinds = [
     ...Array.from({ length: kills }, () => 'kill'),
@@ -69,7 +70,7 @@ export async function makeTrouble(
       done.kills++
     } else if (kind === 'freeze') {
       const { worker, id } = await freezeInStep(options.database, { crew, store, steps, created })
-      await until('another worker to finish', () => isCompleted(store, id), patienceMs)
+      await until('another worker to finish', () => isCompleted(store, id), FINISH_MS)
       worker.signal('SIGCONT')
       done.freezes++
     } else if (kind === 'break') {
