@@ -62,10 +62,13 @@ export async function startPostgres({ fsync = true }: { fsync?: boolean } = {}):
   const folder = mkdtempSync(join(tmpdir(), 'rondo-postgres-'))
   if (user) chownSync(folder, user.uid, user.gid)
   const data = join(folder, 'data')
-  const port = await freePort()
+  // Seconds to start or stop: only a server that hangs takes longer.
+  const env = { ...process.env, LC_ALL: 'C', PGCTLTIMEOUT: '240' }
   const call = (command: string, ...args: string[]) =>
-    run(join(binaries, command), args, { ...user, cwd: folder, env: { ...process.env, LC_ALL: 'C' } })
+    run(join(binaries, command), args, { ...user, cwd: folder, env })
   await call('initdb', '-D', data, '-A', 'trust', '-U', 'rondo', '-E', 'UTF8', '--no-sync')
+  // Only now, so that nobody takes the port before the server does.
+  const port = await freePort()
   const settings = [
     `-p ${port}`,
     `-k ${folder}`,
