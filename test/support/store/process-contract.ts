@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { createLeaseEngine } from '../../../packages/rondo/src/store/engine/lease-engine.ts'
+import type { Store } from '../../../packages/rondo/src/store/store.ts'
 import { createTaskId, type TaskEngine } from '../../../packages/rondo/src/store/task-engine.ts'
 import { freezeWorker } from './freeze-worker.ts'
 import { type StoreAudit, startAudit } from './store-audit.ts'
@@ -17,13 +18,14 @@ export function describeProcessContract(harness: DatabaseHarness): void {
 
 function declare(harness: DatabaseHarness): void {
   let database: Database
+  let store: Store
   let engine: TaskEngine
   let audit: StoreAudit
   let downstream: Downstream
   let workers: WorkerProcess[]
   beforeEach(async () => {
     database = await harness.create()
-    const store = database.open()
+    store = database.open()
     await store.ready()
     engine = createLeaseEngine(store)
     audit = await startAudit(database.address)
@@ -62,12 +64,12 @@ function declare(harness: DatabaseHarness): void {
   /** Freezes the first worker in the middle of a step until another has finished its task, then wakes it. */
   const freeze = async (fenced: boolean) => {
     const first = await start({ fenced })
-    const { id, made } = create({ steps: 3, stepMs: 100 })
+    const { id, made } = create({ steps: 3, stepMs: 300 })
     const began = first.began(id, 1)
     await made
     await began
     await until('the effect of the step', () => downstream.applied.has(`${id}/1`))
-    await freezeWorker(first, database)
+    await freezeWorker(first, store)
     const second = await start({ fenced })
     const view = await ended(id)
     first.signal('SIGCONT')

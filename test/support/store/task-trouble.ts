@@ -69,7 +69,7 @@ export async function makeTrouble(
       await worker.ended
       done.kills++
     } else if (kind === 'freeze') {
-      const { worker, id } = await freezeInStep(options.database, { crew, store, steps, created })
+      const { worker, id } = await freezeInStep({ crew, store, steps, created })
       await until('another worker to finish', () => isCompleted(store, id), FINISH_MS)
       worker.signal('SIGCONT')
       done.freezes++
@@ -84,10 +84,17 @@ export async function makeTrouble(
 }
 
 /** Creates tasks with a worker until one of them is in the middle of a step there when the worker is frozen. */
-async function freezeInStep(
-  database: Database,
-  { crew, store, steps, created }: { crew: Crew; store: Store; steps: number; created: string[] },
-): Promise<{ worker: WorkerProcess; id: string }> {
+async function freezeInStep({
+  crew,
+  store,
+  steps,
+  created,
+}: {
+  crew: Crew
+  store: Store
+  steps: number
+  created: string[]
+}): Promise<{ worker: WorkerProcess; id: string }> {
   const plan: Plan = { steps, stepMs: STEP_MS }
   for (let tries = 0; tries < 50; tries++) {
     const worker = await crew.pick()
@@ -98,7 +105,7 @@ async function freezeInStep(
     // If the worker is at its limit, another one may claim the task.
     const elsewhere = until('the end', () => isCompleted(store, id), 60_000).catch(() => false)
     if ((await Promise.race([began, elsewhere])) !== BEGAN) continue
-    await freezeWorker(worker, database)
+    await freezeWorker(worker, store)
     if (!(await isCompleted(store, id))) return { worker, id }
     worker.signal('SIGCONT')
   }
