@@ -416,7 +416,7 @@ describe('W8 an upstream that misbehaves', () => {
       /The state of "bad" is 50000 characters/,
     ],
   ])('%s: the caller reads why, and others are not affected', async (_name, start, wanted) => {
-    const { url } = await serveGateway({ bad: { url: await start(), timeoutMs: 300 }, good: await good() })
+    const { url } = await serveGateway({ bad: { url: await start(), timeoutMs: 2_000 }, good: await good() })
     const client = await connect(url, {
       answers: { elicitation: { form: () => ({ action: 'accept', content: {} }) } },
     })

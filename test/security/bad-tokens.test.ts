@@ -589,14 +589,16 @@ describe('keys that cannot be fetched', () => {
   })
 
   it('H1 I2 are not waited for longer than the limit', async () => {
-    let answer: (response: Response) => void = () => {}
-    const slow = () => new Promise<Response>((resolve) => (answer = resolve))
+    const asked: ((response: Response) => void)[] = []
+    const slow = () => new Promise<Response>((resolve) => void asked.push(resolve))
     const options = () => ({ fetch: answering({ [JWKS]: slow }), issuers: [{ issuer: ISSUER, jwks: JWKS }] })
     const within = (timeoutMs: number) => ({ ...JWT_CHECKS, remote: { timeoutMs, maxBytes: 9_999 } })
     await refusedFor(options(), /did not answer within 20 ms/, within(20))
+    const before = asked.length
     const patient = getsIn(options(), within(60_000))
+    await expect.poll(() => asked.length).toBe(before + 1)
     await new Promise((resolve) => setTimeout(resolve, 50))
-    answer(set())
+    asked.at(-1)?.(set())
     await patient
   })
 

@@ -208,7 +208,7 @@ describe('a hostile server', () => {
       }, 5)
       response.on('close', () => clearInterval(timer))
     }
-    const client = await connect(await hostile(attack), { timeoutMs: 200, deadlineMs: 400 })
+    const client = await connect(await hostile(attack), { timeoutMs: 1_000, deadlineMs: 2_000 })
     let seen = 0
     const call = client.callTool('t', {}, { onProgress: () => seen++ })
     await expect(call).rejects.toMatchObject({ code: 'LIMIT_CLIENT_DEADLINE' })
