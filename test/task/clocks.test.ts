@@ -29,7 +29,7 @@ describePostgres('clocks that disagree', () => {
         log: 'off',
         store: database.open(),
         now: () => Date.now() + skew,
-        tasks: { leaseMs: 2_000, onEvent: (event) => void events.push(event) },
+        tasks: { leaseMs: 10_000, onEvent: (event) => void events.push(event) },
       })
       server.tool('work', { task: 'always', taskTtlMs: MINUTE }, async (_args, ctx) => {
         await ctx.step('first', () => ctx.now())

@@ -121,7 +121,9 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
 
   it('M1 takes back what ran if nobody continues the call', async () => {
     // Long enough to get to the question on a busy machine.
-    const { server, reserved, undone } = hotel((await share())(), 'never', 4_000)
+    const store = (await share())()
+    await store.ready()
+    const { server, reserved, undone } = hotel(store, 'never', 4_000)
     await untilAsked(server)
     expect(reserved.size).toBe(2)
     await expect.poll(() => undone, { interval: 50 }).toEqual(['two', 'one'])

@@ -92,7 +92,8 @@ describe('the stream of a call', () => {
   })
 
   it('F1 ends early if the operator set streamMs, and the client resumes it for the rest', async () => {
-    const { connect } = await startOlder({ sessions: { streamMs: 60 } })
+    // Long enough for the question, on a busy machine too.
+    const { connect } = await startOlder({ sessions: { streamMs: 1_000 } })
     const client = await connect()
     const stream = await client.post(ASK)
     const { id } = await question(stream)

@@ -310,6 +310,8 @@ describePostgres('PostgreSQL as a store', () => {
 
   describe('a crash of the server', () => {
     it('loses nothing that was acknowledged, and running turns continue', async () => {
+      // For as long as a busy machine takes to start the server again.
+      database = createPostgresDatabase(server, { retryMs: 120_000 })
       const store = database.open()
       const engine = createLeaseEngine(store, { leaseMs: 1_000, pollMs: 50 })
       const serving = await engine.serve(async (turn) => {

@@ -13,7 +13,7 @@ beforeEach(async () => {
   database = await createSqliteDatabase()
   connection = openDatabase(database.file)
   commits = 0
-  queue = createCommitQueue(counted, 1_000)
+  queue = createCommitQueue(counted, 60_000)
 })
 afterEach(async () => {
   connection.close()
@@ -113,7 +113,7 @@ describe('a file that another process holds', () => {
       connection.exec(sql)
       if (sql === 'COMMIT' && ++commits === 1) letGo = hold()
     }
-    queue = createCommitQueue(() => ({ ...connection, exec }), 1_000)
+    queue = createCommitQueue(() => ({ ...connection, exec }), 60_000)
     const first = queue.write(() => {
       runs += 1
       return put('a')()
