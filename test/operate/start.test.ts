@@ -42,10 +42,14 @@ describe('listen', () => {
     const running = new Promise<void>((resolve) => {
       begun = resolve
     })
+    let end = (): void => {}
+    const ended = new Promise<void>((resolve) => {
+      end = resolve
+    })
     server.tool('work', { task: 'always' }, async (_args, ctx) => {
-      await ctx.step('slow', async () => {
+      await ctx.step('slow', () => {
         begun()
-        await new Promise((resolve) => setTimeout(resolve, 300))
+        return ended
       })
       await ctx.step('next', () => 1)
       return 'done'
@@ -53,7 +57,9 @@ describe('listen', () => {
     await server.listen(QUIET)
     await send(server, 'tools/call', { name: 'work', arguments: {} })
     await running
-    await server.close()
+    const closing = server.close()
+    setTimeout(end, 300)
+    await closing
     const told = events.slice(-2)
     expect(told).toMatchObject([
       { event: 'round', outcome: 'moved', moved: 'drain', turn: 1 },
