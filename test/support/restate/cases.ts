@@ -125,7 +125,7 @@ function describeOwn(restate: () => TestRestate): void {
 
   it('P15 deletes an expired task by a delayed call, and its owner forgets it', async () => {
     const engine = site.store().createEngine()
-    const { id } = await engine.create(newTask({ ttlMs: 1_500 }))
+    const { id } = await engine.create(newTask({ ttlMs: 8_000 }))
     assert.ok((await rowsOf('Task')) > 0)
     assertMatch(await engine.list(alice, { limit: 5 }), [{ id }])
     await until('the expiry', async () => (await engine.get(id, alice)) === undefined)
@@ -144,8 +144,8 @@ function describeOwn(restate: () => TestRestate): void {
 
   it('B8 deletes records of single use and blobs when they expire', async () => {
     const store = site.store()
-    const expiresAt = Date.now() + 1_500
     const epoch = await store.once.epoch()
+    const expiresAt = Date.now() + 6_000
     const slot = { flow: 'flow', round: 1, digest: 'digest', epoch, expiresAt }
     assertEqual(await store.once.claim(slot, { claimant: 'one', holdMs: 100 }), { kind: 'first' })
     await store.blobs.put('blob', 'sealed', expiresAt)
@@ -209,7 +209,7 @@ function describeOwn(restate: () => TestRestate): void {
     const store = site.store(
       {},
       {
-        defineTask: (names) => createTaskObject(names, 700),
+        defineTask: (names) => createTaskObject(names, 3_000),
         deliver: (run) => async (wake, gone) => {
           if (swallowed) return await run(wake, gone)
           swallowed = true
