@@ -78,6 +78,7 @@ async function run(database: Database, tasks: number, kills: number, mode = ''):
   // The tasks are there before anybody runs them, so that processes compete for them however slow this one is.
   const children = await Promise.all([start(), start(), start()])
   closing.push(() => Promise.all(children.map(kill)))
+  for (const child of children) child.send('begin')
   let killed = 0
   const lines = () => readFileSync(log, 'utf8').trimEnd().split('\n')
   for (let i = 0; i < kills; i++) {
@@ -91,7 +92,9 @@ async function run(database: Database, tasks: number, kills: number, mode = ''):
     killed += 1
     const at = i % children.length
     await kill(children[at] as ChildProcess)
-    children[at] = await start()
+    const next = await start()
+    children[at] = next
+    next.send('begin')
   }
   let completed = 0
   for (const id of ids) if ((await settled(server, id)).status === 'completed') completed += 1

@@ -41,5 +41,7 @@ server.tool(
     return 'done'
   },
 )
-await server.listen({ port: 0 })
 process.send?.('ready')
+// The parent lets all begin at once, so that none has done the work before the others are there.
+await new Promise((resolve) => process.once('message', resolve))
+await server.listen({ port: 0 })
