@@ -92,7 +92,8 @@ describe('a notifier that hangs', () => {
     const works = ({ id, kind }: { id: string; kind: string }) => void heard.push(`${kind} ${id}`)
     const desk = createDeskBench({ notify: [hangs, works] })
     closing.push(desk.close)
-    const quick = { timeout: 5_000 }
+    // Before the notifier that hangs is given up.
+    const quick = { timeout: 20_000 }
     const first = await desk.ask()
     await expect.poll(() => held.length, quick).toBe(1)
     const second = await desk.ask()
@@ -108,12 +109,12 @@ describe('a notifier that hangs', () => {
     const desk = createDeskBench({ notify: [hangs] })
     closing.push(desk.close)
     for (let i = 0; i < 70; i++) await desk.ask()
-    await expect.poll(() => held.length, { timeout: 5_000 }).toBe(60)
+    await expect.poll(() => held.length, { timeout: 20_000 }).toBe(60)
     for (const release of held.splice(0)) release()
     await desk.approvals.desk().drain()
     desk.pass(60_000)
     const drained = desk.approvals.desk().drain()
-    await expect.poll(() => held.length, { timeout: 5_000 }).toBe(10)
+    await expect.poll(() => held.length, { timeout: 20_000 }).toBe(10)
     for (const release of held) release()
     await drained
   })
