@@ -88,8 +88,8 @@ describe('a server that signs with the official codec and binds nothing', () => 
   })
 
   it('B6 passes the check of expiry, and one whose states do not expire fails it', async () => {
-    const { url } = await weak({ state: 'signed', ttlSeconds: 1 })
-    const short = await examine(url, 'amount=5', ...ATTACK, '--wait', '2.1')
+    const { url } = await weak({ state: 'signed', ttlSeconds: 5 })
+    const short = await examine(url, 'amount=5', ...ATTACK, '--wait', '6.1')
     expect(short.found.find(({ id }) => id === 'state-expiry')).toMatchObject({ verdict: 'pass' })
     const plain = await weak({ state: 'plain' })
     const long = await examine(plain.url, 'amount=5', ...ATTACK, '--wait', '0.2')
