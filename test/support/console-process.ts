@@ -41,7 +41,7 @@ server.tool('report', { description: 'Reports as a task', task: 'auto' }, async 
 
 server.tool('remind', { description: 'Sleeps, then asks for a while', task: 'auto' }, async (_args, ctx) => {
   await ctx.background()
-  await ctx.sleep('pause', '10 s')
+  await ctx.sleep('pause', '20 s')
   const outcome = await ctx.elicit('room', { message: 'Which room now?', schema: ${name}, within: '10 min' })
   return 'Reminded: ' + (outcome.action === 'accept' ? outcome.content.room : outcome.action)
 })
