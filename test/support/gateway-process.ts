@@ -13,8 +13,8 @@ const gateway = createGateway({
   version: '1.0.0',
   log: 'off',
   ...(file && { store: createSqliteStore({ file }) }),
-  // Short, because tests wait for it.
-  tasks: { leaseMs: 600, pollMs: 50 },
+  // Short, because tests wait for it, but not for a process that a busy machine stops for a moment.
+  tasks: { leaseMs: 2_000, pollMs: 50 },
   upstreams: { up: { url, ...(GATEWAY_REVISION === '2025-11-25' && { revision: '2025-11-25' }) } },
   ...(GATEWAY_APPROVE && {
     authenticate: () => ({ issuer: 'https://login.example', subject: 'erin' }),
