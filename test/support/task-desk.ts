@@ -46,7 +46,7 @@ function declare(server: Server, opened: Promise<void>): void {
       return 1
     })
     ctx.status('month 2 of 2')
-    await ctx.step('second', () => new Promise((resolve) => setTimeout(() => resolve(2), 400)))
+    await ctx.step('second', () => new Promise((resolve) => setTimeout(() => resolve(2), 3_000)))
     return 'two months'
   })
   server.tool('hang', task, async (_args, ctx) => {
