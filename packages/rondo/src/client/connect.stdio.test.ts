@@ -1,10 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { createManualClock } from '../../../../test/support/manual-clock.ts'
+import { processFile } from '../../../../test/support/process-file.ts'
 import { connect } from './connect.ts'
 
 const stubborn = (manner: string) => ({
   command: process.execPath,
-  args: ['--import', 'tsx', 'test/support/stubborn-stdio.ts', manner],
+  // A process that takes ten seconds to start would count as one that is silent.
+  args: [processFile('test/support/stubborn-stdio.ts'), manner],
   stderr: 'ignore' as const,
 })
 
