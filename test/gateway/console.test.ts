@@ -146,9 +146,13 @@ it('a console whose only server is slow says which one it waits for, is usable m
   const source = `require('node:fs').writeFileSync(process.argv[1], String(process.pid)); setInterval(() => {}, 1e6)`
   const waiting = await startConsole({ mcpServers: { slow: command(source, file) } })
   onTestFinished(async () => void (await waiting.stop()))
-  expect(waiting.errors()).toContain('Waiting for the server "slow", which has not answered yet.')
+  // It comes by another pipe than the address.
+  const sentence = 'Waiting for the server "slow", which has not answered yet.'
+  await expect.poll(() => waiting.errors()).toContain(sentence)
   expect((await fetch(waiting.page)).status).toBe(200)
-  const pid = Number(readFileSync(file, 'utf8'))
+  const pidOf = (): number => Number(readFileSync(file, 'utf8'))
+  await expect.poll(pidOf).toBeGreaterThan(0)
+  const pid = pidOf()
   const isAlive = (): boolean => {
     try {
       return process.kill(pid, 0)
