@@ -94,7 +94,7 @@ it('E9 npm start needs no build, prints three lines, and keeps its tasks when ev
   await stop('SIGKILL')
   const again = await start()
   const client = await connect(again.mcp)
-  expect(await client.task(String(taskId)).get()).toMatchObject({ status: 'working' })
-  await client.task(String(taskId)).cancel()
+  // A busy machine may take longer to start all instances than the task takes to end.
+  await expect.poll(async () => (await client.task(String(taskId)).get()).status).toBe('completed')
   await client.close()
 }, 300_000)
