@@ -41,6 +41,8 @@ const server = createServer({
   tasks: {
     // All requests here come from one caller.
     maxOpen: Number.POSITIVE_INFINITY,
+    maxEnded: Number.POSITIVE_INFINITY,
+    maxEndedBytes: Number.POSITIVE_INFINITY,
     concurrency: AT_ONCE,
     onEvent(event) {
       if (event.kind !== 'turn' || event.outcome !== 'complete') return
