@@ -9,9 +9,11 @@
  *     npm run sim -- --schedules 1000000 --jobs 2
  *                                              in two processes; --minutes 10 stops early, --resume goes on from there
  *     npm run sim -- --store sqlite            on a real store: sqlite or postgres
- *     npm run sim -- --controls                weakened copies of the code, and how soon each is found
+ *     npm run sim -- --controls                weakened copies of the code, and how soon each is found;
+ *                                              --publish writes the table in controls.md
  */
 
+import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { CONTROLS } from './controls.ts'
@@ -33,6 +35,7 @@ const { values } = parseArgs({
     chunks: { type: 'boolean' },
     controls: { type: 'boolean' },
     only: { type: 'string' },
+    publish: { type: 'boolean' },
     verbose: { type: 'boolean' },
   },
 })
@@ -43,6 +46,15 @@ const options: ScheduleOptions = {
   without: new Set(values.without?.split(',')),
   stores: await openStores(readStore(values.store)),
 }
+
+const TABLE = fileURLToPath(new URL('./controls.md', import.meta.url))
+const HEAD = `# How soon the simulator finds weakened copies of the code
+
+Written by \`npm run sim -- --controls --publish\`. Each copy is weakened in one place (\`controls.ts\`), and schedules run from seed 1 until one fails.
+
+| copy | the promise that it breaks | schedules until it was found |
+| --- | --- | ---: |
+`
 
 process.exitCode = await run()
 await options.stores?.close()
@@ -119,21 +131,29 @@ async function report(runtime: Runtime, at: number, problems: readonly string[])
 /** Runs every weakened copy until a schedule finds it. */
 async function runControls(): Promise<number> {
   const most = Number(values.schedules ?? 2_000)
+  const rows: string[] = []
   let missed = 0
   for (const control of CONTROLS) {
     if (values.only !== undefined && !values.only.split(',').includes(control.name)) continue
     const runtime = await loadRuntime(control)
     const found = await findIn(runtime, most)
     if (!found) missed++
-    console.log(`${control.name.padEnd(38)}${found ?? `not found in ${most} schedules`}`)
+    const shown = found
+      ? `seed ${String(found.at).padEnd(6)}${found.problem}`
+      : `not found in ${most} schedules`
+    console.log(`${control.name.padEnd(38)}${shown}`)
+    rows.push(
+      `| \`${control.name}\` | ${control.breaks} | ${found ? found.at - seed + 1 : `more than ${most}`} |`,
+    )
   }
+  if (values.publish) writeFileSync(TABLE, `${HEAD}${rows.join('\n')}\n`)
   return missed === 0 ? 0 : 1
 }
 
-async function findIn(runtime: Runtime, most: number): Promise<string | undefined> {
+async function findIn(runtime: Runtime, most: number): Promise<{ at: number; problem?: string } | undefined> {
   for (let at = seed; at < seed + most; at++) {
     const { problems } = await runSchedule(runtime, at, options)
-    if (problems.length > 0) return `seed ${String(at).padEnd(6)}${problems[0]}`
+    if (problems.length > 0) return { at, problem: problems[0] }
   }
   return undefined
 }
