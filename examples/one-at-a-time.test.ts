@@ -28,7 +28,7 @@ describe('one at a time', () => {
       tasks: false,
       answers: {
         elicitation: async () => {
-          await expect(client.callTool('settle_account', args)).rejects.toThrow('may run at once')
+          await expect(client.callTool('settle_account', args)).rejects.toThrow('as many calls as it allows')
           const other = await client.callTool('settle_account', { ...args, account: 'B-2' })
           expect(JSON.stringify(other)).toContain('Settled 2026-10 of B-2.')
           return { action: 'accept', content: { confirm: true } }

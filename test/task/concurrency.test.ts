@@ -98,7 +98,7 @@ describe('a call in rounds', () => {
     const asked = await call(one, 'ask', 'a')
     expect(asked.result).toMatchObject({ resultType: 'input_required' })
     const refused = await call(two, 'ask', 'b')
-    expect(refused.error).toMatchObject({ code: -32000, message: expect.stringContaining('may run at once') })
+    expect(refused.error).toMatchObject({ code: -32000, message: expect.stringContaining('as many calls as it allows') })
     const free = { arguments: { order: '8', name: 'c' } }
     expect((await call(two, 'ask', 'c', free)).result).toMatchObject({ resultType: 'input_required' })
     const { requestState } = asked.result as { requestState: string }
@@ -129,7 +129,7 @@ describe('a call in rounds', () => {
     const server = start(world, store, { concurrency: { key: ({ order }) => order } })
     const first = call(server, 'work', 'a')
     await until('a works', () => world.gates.get('a'))
-    expect((await call(server, 'work', 'b')).error?.message).toContain('may run at once')
+    expect((await call(server, 'work', 'b')).error?.message).toContain('as many calls as it allows')
     const id = await begin(server, 'work', 'c')
     expect((await send(server, 'tasks/get', { taskId: id })).result).toMatchObject({ status: 'working' })
     expect(world.order).toEqual(['a'])
@@ -341,7 +341,7 @@ it('M3 tools do not share their limits, even if their keys are the same', async 
   const working = call(server, 'work', 'a')
   await until('the work runs', async () => world.gates.has('a'))
   expect((await call(server, 'ask', 'b')).result?.resultType).toBe('input_required')
-  expect(JSON.stringify(await call(server, 'work', 'c'))).toContain('at once')
+  expect(JSON.stringify(await call(server, 'work', 'c'))).toContain('as many calls as it allows')
   world.gates.get('a')?.()
   await working
 })
@@ -376,7 +376,7 @@ it('M3 keys are told apart whatever their text is', async () => {
   for (const order of odd) {
     const more = { arguments: { order, name: 'a' } }
     expect((await call(server, 'ask', 'a', more)).result).toMatchObject({ resultType: 'input_required' })
-    expect((await call(server, 'ask', 'a', more)).error?.message).toContain('may run at once')
+    expect((await call(server, 'ask', 'a', more)).error?.message).toContain('as many calls as it allows')
   }
 })
 
@@ -387,7 +387,7 @@ it('M3 a release that lowers the limit admits nobody before enough calls have en
   const states: string[] = []
   for (const name of ['a', 'b']) states.push(String((await call(former, 'ask', name)).result?.requestState))
   for (const [i, name] of ['a', 'b'].entries()) {
-    expect((await call(next, 'ask', 'c')).error?.message).toContain('may run at once')
+    expect((await call(next, 'ask', 'c')).error?.message).toContain('as many calls as it allows')
     const requestState = states[i]
     expect(textOf(await call(next, 'ask', name, { requestState, inputResponses: accept }))).toBe(
       `${name} true`,
