@@ -31,8 +31,8 @@ const FAULTY_MS = 5 * 60_000
 const HEALTHY_MS = 60 * 60_000
 /** What a client leaves behind is undone within this time. */
 const UNDONE_MS = 4 * 60 * 60_000
-/** A hundred times as many as a schedule needs: something repeats itself without end. */
-const ENDLESS = 1_000_000
+/** Many times as many as a schedule needs: something repeats itself without end. */
+const ENDLESS = 100_000
 
 export async function runSchedule(
   runtime: Runtime,
