@@ -131,7 +131,7 @@ async function run(database: Database, orders: readonly Order[], forgetful = fal
   }
   /** Sends a request until there is a reply that is not about a process that died. */
   const insist = async (method: string, params: Record<string, unknown>): ReturnType<typeof send> => {
-    const until = Date.now() + 120_000
+    const until = Date.now() + 8_000
     while (Date.now() < until) {
       const reply = await send(mcp, method, params).catch(() => undefined)
       if (reply && !/Retry in|Send it again/.test(String(reply.error?.message ?? ''))) return reply
@@ -162,7 +162,7 @@ async function run(database: Database, orders: readonly Order[], forgetful = fal
   const asTask = async (params: Record<string, unknown>, ending: Ending): Promise<string> => {
     const { result } = await insist('tools/call', params)
     const taskId = String(result?.taskId)
-    const until = Date.now() + 120_000
+    const until = Date.now() + 10_000
     while (Date.now() < until) {
       const { result: task, error } = await insist('tasks/get', { taskId })
       if (error || !['working', 'input_required'].includes(String(task?.status)))
@@ -185,7 +185,7 @@ async function run(database: Database, orders: readonly Order[], forgetful = fal
   }
   const isBooked = (order: string) => replies.get(order)?.includes('Booked.') ?? false
   const left = () => [...reserved.values()].filter((order) => !isBooked(order))
-  const until = Date.now() + (forgetful ? 5_000 : 120_000)
+  const until = Date.now() + (forgetful ? 5_000 : 20_000)
   while (left().length > 0 && Date.now() < until) await wait(50)
   const held = (order: string) => [...reserved.values()].filter((one) => one === order).length
   return {
