@@ -139,11 +139,20 @@ async function run(database: Database, orders: readonly Order[], forgetful = fal
     }
     return { error: { code: 0, message: 'no reply' } } as Awaited<ReturnType<typeof send>>
   }
+  /** The point of the last order may still kill a process that is being armed: its successor is armed then. */
   const arm = async (point: NonNullable<Order['point']>): Promise<void> => {
-    while (!running?.child.connected) await wait(5)
-    const armed = once(running.child, 'message')
-    running.child.send(point)
-    await armed
+    for (let isArmed = false; !isArmed; ) {
+      const child = running?.child
+      if (!child?.connected) await wait(5)
+      else {
+        const over = new AbortController()
+        const heard = (event: string) => once(child, event, over).then(() => event === 'message')
+        const first = Promise.race([heard('message'), heard('exit')]).catch(() => false)
+        child.send(point, () => {})
+        isArmed = await first
+        over.abort()
+      }
+    }
   }
   const answer = (ending: Ending) => ({ sure: { action: 'accept', content: { confirm: ending !== 'no' } } })
   const inRounds = async (params: Record<string, unknown>, ending: Ending): Promise<string> => {
