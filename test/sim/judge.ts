@@ -264,12 +264,14 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
     saw(run, { key, value, derived = false }, about) {
       const { kind, text, branch } = about
+      /** What was asked: a client, or somebody who approves. Asked in other words, it is asked again. */
+      const asked = text ?? about.approval?.text
       const effectKey = branch === undefined ? undefined : keys.get(`${run.call.id} ${key} ${branch}`)
       const result: Result = {
         key,
         value,
         effectKey,
-        text,
+        text: asked,
         effect: branch !== undefined,
         release: run.release,
         at: world.now,
@@ -282,7 +284,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (about.approval) judgeApproval(run, value, about.approval)
       if (about.fails !== undefined)
         check('retried', about.fails === (value === '!failed'), () => `${run.id} sees ${key}=${value}`)
-      const isSame = (one: Result): boolean => one.text === text && (!derived || one.release === run.release)
+      const isSame = (one: Result): boolean => one.text === asked && (!derived || one.release === run.release)
       const before = run.parent?.seen ?? []
       if (run.request) {
         const known = before.find((one) => one.key === key)
