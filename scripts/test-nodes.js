@@ -60,6 +60,7 @@ for (const major of majors.length > 0 ? majors : MAJORS) {
   schedules.add(fingerprints(program))
 }
 if (failed.length > 0) console.error(`\nFailed on Node ${failed.join(', ')}`)
-if (schedules.size > 1) console.error('\nA seed of the simulator determines different schedules on these versions')
+if (schedules.size > 1)
+  console.error('\nA seed of the simulator determines different schedules on these versions')
 if (failed.length > 0 || schedules.size > 1) process.exit(1)
 console.log('\nPassed on every version')

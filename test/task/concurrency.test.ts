@@ -98,7 +98,10 @@ describe('a call in rounds', () => {
     const asked = await call(one, 'ask', 'a')
     expect(asked.result).toMatchObject({ resultType: 'input_required' })
     const refused = await call(two, 'ask', 'b')
-    expect(refused.error).toMatchObject({ code: -32000, message: expect.stringContaining('as many calls as it allows') })
+    expect(refused.error).toMatchObject({
+      code: -32000,
+      message: expect.stringContaining('as many calls as it allows'),
+    })
     const free = { arguments: { order: '8', name: 'c' } }
     expect((await call(two, 'ask', 'c', free)).result).toMatchObject({ resultType: 'input_required' })
     const { requestState } = asked.result as { requestState: string }

@@ -756,7 +756,9 @@ describe('undo in rounds', () => {
     const first = bench.tool('trip')
     await first.next()
     expect(await first.next()).toMatchObject({ text: expect.stringContaining('Not undone yet: one') })
-    expect(await bench.tool('trip').next()).toMatchObject({ message: expect.stringContaining('as many calls as it allows') })
+    expect(await bench.tool('trip').next()).toMatchObject({
+      message: expect.stringContaining('as many calls as it allows'),
+    })
     await bench.advance('20 min')
     fails.length = 0
     await bench.advance('1 h')
