@@ -344,14 +344,22 @@ function startLeaseKeeper(
     } while (again)
     checking = false
   }
-  // Overdue turns are dropped even while the store does not respond.
+  let stop: (() => void) | undefined
   const tick = () => {
+    if (heldUntil.size === 0) {
+      stop?.()
+      stop = undefined
+      return
+    }
+    // Overdue turns are dropped even while the store does not respond.
     dropOverdue()
     void check()
   }
-  const stop = repeat(clock, () => Math.min(CHECK_MS, leaseMs / 4), tick)
   return {
-    add: (turn, until) => void heldUntil.set(turn, until),
+    add(turn, until) {
+      heldUntil.set(turn, until)
+      stop ??= repeat(clock, () => Math.min(CHECK_MS, leaseMs / 4), tick)
+    },
     remove(turn) {
       const until = heldUntil.get(turn)
       heldUntil.delete(turn)
@@ -361,6 +369,6 @@ function startLeaseKeeper(
       again = true
       void check()
     },
-    stop,
+    stop: () => stop?.(),
   }
 }

@@ -26,6 +26,28 @@ describe('leases', () => {
     expect(kinds()).not.toContain('lost')
   })
 
+  it('are looked after only while the process holds one', async () => {
+    let wakes = 0
+    const idly: typeof clock.idly = (ms, fn) =>
+      clock.idly(ms, () => {
+        wakes += ms === 500 ? 1 : 0
+        fn()
+      })
+    const engine = engineOn({ clock: { ...clock, idly } })
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await clock.pass(LEASE)
+    expect(wakes).toBe(0)
+    await engine.create(newTask())
+    await clock.pass(LEASE)
+    expect(wakes).toBeGreaterThanOrEqual(LEASE / 500 - 1)
+    held.end(0, complete('done'))
+    await clock.pass(1_000)
+    const before = wakes
+    await clock.pass(LEASE)
+    expect(wakes).toBe(before)
+  })
+
   it('E9 that cannot be renewed end the turn by our own clock, before another worker can start', async () => {
     const fail = async () => Promise.reject(new Error('no database'))
     const engine = engineOn({}, broken({ renew: fail, held: fail }))
