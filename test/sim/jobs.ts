@@ -12,6 +12,8 @@ import type { StoreKind } from './stores.ts'
 
 const CHUNK = 50
 const PROGRESS_MS = 10_000
+/** A schedule leaves much garbage, and nearly all of it at once. */
+const EXEC_ARGV = [...process.execArgv, '--max-semi-space-size=64']
 
 export interface JobsOptions {
   readonly seed: number
@@ -107,7 +109,9 @@ export async function runJobs(options: JobsOptions, command: readonly string[]):
       )
     })
   const [main = '', ...args] = command
-  const children = Array.from({ length: jobs }, () => fork(main, args, { stdio: 'inherit' }))
+  const children = Array.from({ length: jobs }, () =>
+    fork(main, args, { stdio: 'inherit', execArgv: EXEC_ARGV }),
+  )
   try {
     await Promise.all(children.map(work))
   } finally {

@@ -22,6 +22,9 @@ import { loadRuntime, type Runtime } from './runtime.ts'
 import { runSchedule, type ScheduleOptions, STEPS, shrink } from './schedule.ts'
 import { openStores, STORES, type StoreKind } from './stores.ts'
 
+// Schedules create many errors whose stacks nobody reads.
+process.setSourceMapsEnabled(false)
+
 const { values } = parseArgs({
   options: {
     seed: { type: 'string' },

@@ -43,7 +43,7 @@ export { createApprovals } from ${JSON.stringify(resolve('packages/approvals/src
 const NO_KERNEL: Edit = {
   file: 'lib/random.ts',
   from: "device ??= openSync('/dev/urandom', 'r')",
-  to: "throw new Error('no kernel')",
+  to: "throw 'no kernel'",
 }
 
 const CRYPTO = `
