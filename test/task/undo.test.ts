@@ -5,6 +5,7 @@ import {
   Fatal,
   generateKey,
   inputRequired,
+  RondoError,
   type Server,
   type ServerOptions,
   type Store,
@@ -661,6 +662,38 @@ describe('undo after the program has changed', () => {
     const outcome = await store().operator?.act({ kind: 'retry', id: alarm?.id ?? '', liveMs: DAY }, 'test')
     expect(outcome).toBe('done')
     await bench.advance(1)
+    expect(reserved.size).toBe(0)
+  })
+
+  it('M1 R7 runs an effect again under the key of its intent if a release calls it with other answers', async () => {
+    let release = 1
+    const keys: string[] = []
+    const { bench, reserved } = hotel((server) =>
+      server.tool('trip', { task: 'auto' }, async (_args, ctx) => {
+        const book = () =>
+          ctx.effect(
+            'room',
+            ({ key }) => {
+              keys.push(key)
+              reserved.set(key, 'room')
+              if (release === 1) throw new RondoError('STORE_UNAVAILABLE')
+            },
+            { undo: (_result, { effectKey }) => void reserved.delete(effectKey) },
+          )
+        if (release === 2) await book()
+        await ctx.confirm('ok', 'Book?')
+        if (release === 1) await book()
+        throw new ToolError('No room is good enough')
+      }),
+    )
+    const task = bench.task('trip')
+    await task.next()
+    await task.next({ ok: { confirm: true } })
+    release = 2
+    await bench.advance('1 min')
+    expect(await task.next()).toMatchObject({ kind: 'complete' })
+    expect(new Set(keys).size).toBe(1)
+    expect(keys.length).toBeGreaterThan(1)
     expect(reserved.size).toBe(0)
   })
 

@@ -186,9 +186,12 @@ function deliver(
 
 /**
  * Returns the idempotency key of an effect. `branch` is what `branchOf` returned when the handler called it: a client that
- * redeems one state twice with different answers gets two keys.
+ * redeems one state twice with different answers gets two keys. An effect that may have run keeps the key that was recorded with
+ * its intent, even in a new release that calls it with other answers.
  */
 export function effectKey(run: RunState, name: string, branch: string): string {
+  const begun = run.record.begun().find(({ key }) => key === name)
+  if (begun) return begun.effectKey
   const label = branch === '' ? `effect:${name}` : `effect@${branch}:${name}`
   return toHex(run.platform.derive(run.journal.seed, label)).slice(0, 32)
 }
