@@ -29,8 +29,8 @@ export default defineConfig({
         },
       },
     ],
-    // One more than there are cores: many tests wait for processes they started.
-    maxWorkers: Math.max(2, availableParallelism()) + 1,
+    // Two more than there are cores: many tests wait for processes they started, and three workers leave half of two cores idle.
+    maxWorkers: Math.max(2, availableParallelism()) + 2,
     // Generous, because a busy machine is not a failure: only a test that hangs gets here.
     testTimeout: 180_000,
     hookTimeout: 300_000,
