@@ -74,6 +74,8 @@ export type Asked =
   | { readonly kind: 'refused'; readonly error: RondoError; readonly unable?: string }
   /** The client has cancelled the call or disconnected. */
   | { readonly kind: 'gone' }
+  /** Another instance continues the call. */
+  | { readonly kind: 'left' }
 
 /** A question that goes out with a sealed journal, so that any instance can continue from its answer. */
 export interface PortableQuestion {
@@ -231,7 +233,7 @@ async function runNext(pushed: Pushed, next: NextRun, isFirst: boolean): Promise
 async function askParked({ round, questions, options, limit, beginning, methods }: Parked): Promise<Next> {
   const answered = await round.pushed.request.line.ask(questions, options).finally(limit?.stop)
   const next = await afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
-  if (next.kind === 'end') await leavePermit(round, beginning.journal)
+  if (next.kind === 'end' && answered.kind !== 'left') await leavePermit(round, beginning.journal)
   return next
 }
 
@@ -328,6 +330,7 @@ async function afterAsking(
   const { capabilities } = round.call
   if (answered.kind === 'answers')
     return { kind: 'run', beginning, answers: answered.answers, arrivedAt, capabilities }
+  if (answered.kind === 'left') return { kind: 'end', reply: GONE }
   if (answered.kind === 'gone') {
     await undoGone(round.host, beginning.journal)
     return { kind: 'end', reply: GONE }

@@ -248,15 +248,20 @@ export function createKeptCalls(
             answers: {},
           }
           const next = { value, ttlMs: until - now() + session.resumeMs }
+          let isTaken = false
           const outcome = await records.change<CallRecord>(
             place(),
             session,
-            (record) =>
-              record === undefined ? (isKept ? undefined : next) : mine(record) ? next : undefined,
+            (record) => {
+              isTaken = record !== undefined && !mine(record)
+              if (isTaken || (isKept && record === undefined)) return undefined
+              return next
+            },
             narrowCall,
             known,
           )
           if (outcome === 'limit') throw new RondoError('LIMIT_PARKED')
+          if (isTaken) line?.leave()
           if (outcome === 'unchanged') throw new RondoError('STATE_INVALID', 'Another instance has this call')
           isKept = true
           known = known && { value: withoutContent(value), version: known.version }

@@ -82,6 +82,8 @@ export class SessionLine implements AskingLine {
   #questions: OpenQuestions | undefined
   #resting: Resting | undefined
   #closed = false
+  /** Another instance continues the call. */
+  #left = false
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
   #parking = false
   #isKept = false
@@ -166,6 +168,7 @@ export class SessionLine implements AskingLine {
   }
 
   async ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
+    if (this.#left) return { kind: 'left' }
     if (this.#closed || !this.#channel.open) return { kind: 'gone' }
     const recalled = this.#recalled
     this.#recalled = undefined
@@ -312,7 +315,8 @@ export class SessionLine implements AskingLine {
   /** Ends the call here without a word, because another instance continues it. */
   leave(): void {
     if (this.#closed) return
-    this.#questions?.end({ kind: 'gone' }, true)
+    this.#left = true
+    this.#questions?.end({ kind: 'left' }, true)
     this.#close()
   }
 

@@ -97,7 +97,7 @@ function askerOf(
       signal,
     })
     if (asked.kind === 'answers') return asked
-    if (asked.kind === 'gone')
+    if (asked.kind === 'gone' || asked.kind === 'left')
       return { kind: 'failed', error: new RondoError('PEER_REQUEST', 'The call was cancelled') }
     return asked.unable === undefined
       ? { kind: 'failed', error: asked.error }
