@@ -67,4 +67,23 @@ describe('a call that waits, on two instances', () => {
     await client.respond(question.id, YES)
     expect(await next(stream)).toMatchObject(BOOKED)
   })
+
+  it('J1 R2 learns of an answer whose first request failed after the answer was stored', async () => {
+    let failures = 1
+    const flaky = (store: Store): Store => ({
+      ...store,
+      bus: store.bus && {
+        ...store.bus,
+        publish: async (message) => {
+          if (failures-- > 0) throw new Error('away')
+          await store.bus?.publish(message)
+        },
+      },
+    })
+    const { client, stream, question, choose } = await start({}, flaky)
+    choose(1)
+    expect((await client.respond(question.id, YES)).status).not.toBe(202)
+    expect((await client.respond(question.id, YES)).status).toBe(202)
+    expect(await next(stream)).toMatchObject(BOOKED)
+  })
 })

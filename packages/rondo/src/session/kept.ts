@@ -198,6 +198,16 @@ export function createKeptCalls(
       await deliverAnswers(host, host.tasks, task, principal, Object.fromEntries(given))
   }
 
+  /** Tells the instance that has the call, or its task, that there is an answer. */
+  const pass = async (
+    stream: string,
+    record: CallRecord,
+    principal: Principal | undefined,
+  ): Promise<void> => {
+    await answerTask(record, principal)
+    await fleet.tell({ kind: 'call', call: stream })
+  }
+
   return {
     hold(session, stream, terms, taken) {
       const { id, target, progressToken, scopes, protocolVersion } = terms
@@ -323,6 +333,8 @@ export function createKeptCalls(
       await admit(before.value.scopes)
       const guess = { value: before.value, version: before.version }
       let after: CallRecord | undefined
+      /** The record, if it has an answer already. */
+      let repeated: CallRecord | undefined
       const isHere = ({ holder }: CallRecord): boolean => holder === session.tag && held.has(stream)
       const outcome = await records.change<CallRecord>(
         callRecord(stream),
@@ -330,8 +342,13 @@ export function createKeptCalls(
         (record) => {
           // Not what an earlier try would have stored, before somebody else's answer was there.
           after = undefined
+          repeated = undefined
           const question = belongsTo(session, record) && record.questions.find((one) => one.id === id)
-          if (!record || !question || Object.hasOwn(record.answers, id)) return undefined
+          if (!record || !question) return undefined
+          if (Object.hasOwn(record.answers, id)) {
+            repeated = record
+            return undefined
+          }
           const answered = { ...record, answers: { ...record.answers, [id]: answer } }
           const started = isHere(record) && isComplete(answered)
           after = started ? { ...answered, started } : answered
@@ -341,16 +358,15 @@ export function createKeptCalls(
         guess,
       )
       if (outcome === 'limit') throw new RondoError('STORE_BUSY', 'The store has no room for the answer')
+      // Whoever stored it may have failed before the instance that waits for it was told.
+      if (repeated) await (isHere(repeated) ? deliver(stream) : pass(stream, repeated, principal))
       if (after === undefined) return true
       if (isHere(after)) {
         const { known } = held.get(stream) ?? {}
         // Not if another instance has the call: then what is known here must stay outdated.
         if (known) known.version = guess.version
         session.answer(id, answer)
-      } else {
-        await answerTask(after, principal)
-        await fleet.tell({ kind: 'call', call: stream })
-      }
+      } else await pass(stream, after, principal)
       return true
     },
     find,
