@@ -65,7 +65,7 @@ export function createFleet(
   const self = host.platform.randomId()
   const place = JSON.stringify(['bus', host.audience])
   const listeners: OnNews[] = []
-  const pending = new Map<string, Promise<void>>()
+  const pending = new Map<string, { readonly telling: Promise<void>; again?: Promise<void> }>()
   let subscription: BusSubscription | undefined
   let lostAt = Number.NEGATIVE_INFINITY
   let stopCatchingUp: (() => void) | undefined
@@ -94,7 +94,12 @@ export function createFleet(
     if (!subscription) return Promise.resolve()
     const json = JSON.stringify(news)
     const known = pending.get(json)
-    if (known) return known
+    // What is under way may have been read before the news changed, so it is told once more for everybody who comes now.
+    if (known) {
+      const repeat = (): Promise<void> => tell(news)
+      known.again ??= known.telling.then(repeat, repeat)
+      return known.again
+    }
     const telling = Promise.resolve(host.keys.ready())
       .then(() => sealEnvelope(host.keys.ring, place, JSON.stringify({ from: self, news })).token)
       .then((token) => {
@@ -103,7 +108,7 @@ export function createFleet(
         throw new RangeError(`News of the kind "${news.kind}" are too long for the bus`)
       })
       .finally(() => pending.delete(json))
-    pending.set(json, telling)
+    pending.set(json, { telling })
     return telling
   }
 
