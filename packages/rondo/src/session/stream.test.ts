@@ -1,6 +1,8 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { EventLog, readEventId } from './stream.ts'
+import type { Outlet } from '../serve/port.ts'
+import { resolveSessions, UNCOUNTED } from './options.ts'
+import { EventLog, readEventId, SessionStream } from './stream.ts'
 
 const idsOf = (events: readonly string[] | undefined): (string | undefined)[] | undefined =>
   events?.map((event) => /^id: (\S+)\n/.exec(event)?.[1])
@@ -60,5 +62,51 @@ describe('the event log', () => {
 
   it('finds events by their own ids', () => {
     expect(readEventId('12-345')).toEqual({ stream: '12', number: 345 })
+  })
+})
+
+/** The other end of a connection, and what was written there. */
+function createOutlet(gone: boolean) {
+  const written: string[] = []
+  const outlet = {
+    gone,
+    backlog: 0,
+    open: () => {},
+    send: () => {},
+    end: () => {},
+    write: (text: string) => void written.push(text),
+    onGone(listener: () => void) {
+      if (gone) listener()
+      return () => {}
+    },
+  }
+  return { outlet: outlet as unknown as Outlet, written }
+}
+
+describe('a stream that another instance began', () => {
+  it('J1 stream 2: outlives a connection that is lost before anything is sent', () => {
+    const known: SessionStream[] = []
+    let lost = 0
+    const setup = {
+      name: () => 'c_1',
+      after: 3,
+      settings: resolveSessions({}, { now: () => 0, randomId: () => '' }),
+      budget: UNCOUNTED,
+      http: { keepAliveMs: 15_000, maxBacklog: 1_000, every: () => () => {} },
+      primed: true,
+      streams: true,
+      responses: 1,
+      batch: false,
+      onOpen: (stream: SessionStream) => void known.push(stream),
+      onLost: () => void lost++,
+    }
+    const stream = new SessionStream(setup, createOutlet(true).outlet)
+    expect(known).toEqual([stream])
+    expect(stream.open).toBe(true)
+    stream.respond('{}')
+    const { outlet, written } = createOutlet(false)
+    expect(stream.resume(outlet, 3)).toBe(true)
+    expect(written.join('')).toContain('id: c_1-4\n')
+    expect(lost).toBe(0)
   })
 })

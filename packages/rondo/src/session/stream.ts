@@ -69,6 +69,7 @@ export class SessionStream implements Channel {
   constructor(setup: StreamSetup, outlet: Outlet) {
     this.#setup = setup
     this.#left = setup.responses
+    if (setup.after !== undefined) setup.onOpen(this)
     this.#hold(outlet)
     if (setup.responses === 0) this.#begin(outlet)
   }
@@ -130,7 +131,7 @@ export class SessionStream implements Channel {
   /** Sends one of the responses; the last one ends the stream. Undefined counts as one without sending anything. */
   respond(json: string | undefined): void {
     this.#left -= 1
-    if (json !== undefined && this.#openedAt !== undefined) {
+    if (json !== undefined && this.#isResumable) {
       this.send(json, false)
     } else if (json !== undefined) this.#plain.push(json)
     if (this.#left === 0) this.#finish()
@@ -227,12 +228,17 @@ export class SessionStream implements Channel {
     for (const json of this.#plain.splice(0)) outlet.write(this.#log.append(json, false))
   }
 
+  /** True if the client has an event to resume from: of this stream, or from the instance that began it. */
+  get #isResumable(): boolean {
+    return this.#openedAt !== undefined || this.#setup.after !== undefined
+  }
+
   /** Called when the connection is lost. If no event had an id yet, or none is kept, there is nothing to resume. */
   #leave(): void {
     const { now, resumeMs } = this.#setup.settings
     this.#release()
     this.#leftAt = now()
-    if (this.#openedAt === undefined || resumeMs === 0) this.#lose()
+    if (!this.#isResumable || resumeMs === 0) this.#lose()
   }
 
   #lose(): void {
