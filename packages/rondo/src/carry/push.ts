@@ -251,7 +251,9 @@ function onceHere(round: Round): ReplayInput['once'] {
     await host.keys.ready()
     const epoch = beginning.journal.epoch ?? (await epochOf(host, true))
     const journal = { ...beginning.journal, epoch }
-    return effectOnce({ ...round, beginning: { ...beginning, journal } }, store.once, { key, branch }, act)
+    const within = { ...round, beginning: { ...beginning, journal } }
+    // Nobody sends the call again: it waits until the slot of an instance that died is free.
+    return effectOnce(within, store.once, { key, branch }, act, 2 * host.leaseMs)
   }
 }
 
