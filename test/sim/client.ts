@@ -241,7 +241,9 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
 
   const attack = (unsent: Unsent, params: (call: CallPlan) => object): void => {
     const { call } = unsent
-    const other = plan.calls.find(({ tool, id }) => tool === call.tool && id !== call.id) ?? {
+    const other = plan.calls.find(
+      ({ tool, id, older }) => !older && tool === call.tool && id !== call.id,
+    ) ?? {
       ...call,
       id: 'c9',
     }
@@ -268,6 +270,7 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
   }
 
   for (const call of plan.calls) {
+    if (call.older) continue
     open.add(call.id)
     void start(call)
   }
@@ -284,7 +287,7 @@ function toResponses(answers: readonly Answer[]): object {
 }
 
 /** The author's text of a question: an answer that did not fit adds its problem to the message. */
-function textOf({ params }: InputRequest): string {
+export function textOf({ params }: InputRequest): string {
   return /Q\[[^\]]*\]/.exec(params.message)?.[0] ?? params.message
 }
 

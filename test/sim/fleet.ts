@@ -5,7 +5,7 @@
 
 import type { Approvals } from '@rondo/approvals'
 import type { Context, EffectInfo, EffectOptions, Server } from 'rondo'
-import type { Store } from 'rondo/store'
+import type { Bus, Store } from 'rondo/store'
 import type { About, Judge, Run, Sent } from './judge.ts'
 import type { CallPlan, Plan } from './plan.ts'
 import { type Approval, execute, has, type Operations, type Question, type Work } from './program.ts'
@@ -43,6 +43,7 @@ const BORING = new Set([
   'tasks.trim',
   'once.epoch',
   'once.renew',
+  'records.touch',
 ])
 
 /**
@@ -50,6 +51,9 @@ const BORING = new Set([
  * That is right, but such a call says little about the rest.
  */
 const EPOCH_MS = 900
+
+/** How often a process reads the bus if it is told nothing. */
+const POLL_MS = 1_000
 
 /** The groups that may approve contain the callers too. */
 const PEOPLE = ['alice', 'bob', 'carol', 'dave'] as const
@@ -70,7 +74,11 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
   const usesApprovals = plan.calls.some(({ releases }) =>
     releases.some((program) => has(program, ({ op }) => op === 'approve')),
   )
+  const hasOlder = plan.calls.some(({ older }) => older)
   const hooks = new Set<string>()
+  const messages: string[] = []
+  /** Tells a process that there are new messages on the bus. */
+  const hints = new Set<() => void>()
   let phase = 0
   let crossings = 0
   let works = 0
@@ -108,6 +116,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       limits: { maxRounds: 200, maxMoves: 50, flowTtlMs: FLOW_MS },
       tasks: { ttlMs: FLOW_MS },
       store: connect(process),
+      sessions: hasOlder && {},
       authenticate: ({ headers }) => ({ subject: headers('x-caller') ?? 'nobody', issuer: 'sim' }),
     })
     const approvals = usesApprovals ? openApprovals(server) : undefined
@@ -174,7 +183,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         if (process.alive && !(fleet.faulty && dice.chance(plan.noise.lose)))
           world.schedule(latency(), process, () => listener(hint))
       })
-    // Messages between instances are an optimisation; here they poll.
+    // For tasks and rounds, messages between instances are an optimisation; there they poll.
     const { tasks, bus: _, kind: __, ...others } = { ...store, permits: permitsFor(process) }
     const ports = Object.entries(others).filter(([, member]) => typeof member === 'object')
     return {
@@ -183,10 +192,42 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         ports.map(([name, members]) => [name, port(name, members as object)]),
       ) as typeof others),
       tasks: { ...port('tasks', tasks), pollMs: 8_000, onHint },
+      ...(hasOlder && { bus: busOf(process) }),
       ready: () => cross(process, false, store.ready),
       sweep: (limit) => cross(process, false, () => store.sweep(limit)),
       close: async () => {},
     }
+  }
+
+  /** The bus as one process reaches it: every message arrives once, in order, and after a while. */
+  function busOf(process: Process): Bus {
+    const publish: Bus['publish'] = (message) =>
+      cross(process, true, () => {
+        messages.push(message)
+        for (const hint of hints) hint()
+      })
+    const subscribe: Bus['subscribe'] = (listener) => {
+      let next = messages.length
+      let isReading = false
+      const read = async (): Promise<void> => {
+        if (isReading) return
+        isReading = true
+        while (next < messages.length) {
+          const batch = messages.slice(next)
+          next = messages.length
+          await listener.receive(batch)
+        }
+        isReading = false
+      }
+      // A process that no hint reaches polls.
+      const hint = (): void => {
+        const isLost = fleet.faulty && dice.chance(plan.noise.lose)
+        if (process.alive) world.schedule(isLost ? POLL_MS : latency(), process, () => void read())
+      }
+      hints.add(hint)
+      return { started: Promise.resolve(), stop: () => void hints.delete(hint) }
+    }
+    return { publish, subscribe }
   }
 
   /** The permits of the store, whose grants the judge sees in the order in which they are given. */
@@ -339,6 +380,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       async ask(node) {
         const kind = node.op === 'ask' ? node.kind : 'elicit'
         about.set(node.key, { kind, text: node.text })
+        judge.asks(run, node.text)
         if (kind === 'confirm') return String(await ctx.confirm(node.key, node.text))
         if (kind === 'elicit') return read(await ctx.elicit(node.key, question(node)))
         const declined = (error: unknown): never => {
@@ -360,6 +402,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       offer(node) {
         about.set(node.key, { kind: 'elicit', text: node.text })
         about.set(`${node.key}.peek`, { kind: 'elicit', text: node.text })
+        judge.asks(run, node.text)
         const offer = ctx.offer(node.key, question(node))
         const peek = (): string => {
           const outcome = offer.peek()
@@ -507,6 +550,7 @@ function stranger(id: string): CallPlan {
     tool: 'plain',
     principal: 'nobody',
     follows: false,
+    older: false,
     startMs: 0,
     releases: [[], []],
     habits: new Set(),

@@ -15,6 +15,7 @@
  * judge 10: A request for approval is approved by as many people as it needs, who have said so, and never by the caller.
  * judge 11: Of calls that run one at a time, a run begins an effect only on the last grant that the store has given.
  * judge 12: The result of a call is that of an uninterrupted run, and every call ends.
+ * judge 13: The call of an older client that was asked, or has begun an effect, continues when its client resumes its stream.
  */
 
 import type { CallPlan, Plan } from './plan.ts'
@@ -61,12 +62,16 @@ export interface Run {
   readonly at: number
   /** The number of the grant on which it runs; -1 without one. */
   readonly grant: number
-  /** Absent in a task. */
+  /** Absent in a task, and in the call of an older client. */
   readonly request: Sent | undefined
-  /** The run that sealed the state of the request. */
+  /** Its results are those of its parent and its own: it is no run of a task. */
+  readonly inherits: boolean
+  /** The run that sealed the state of the request, or the run before it in the call of an older client. */
   readonly parent: Run | undefined
   /** All runs before it are known, back to the first. */
   readonly whole: boolean
+  /** The first run of its flow. */
+  readonly isFirst: boolean
   readonly seen: Result[]
   /** Effects that the handler has called, with the number of results that it had seen. */
   readonly called: Map<string, number>
@@ -76,6 +81,8 @@ export interface Run {
   readonly failed: Map<string, number>
   /** The answers that the handler has received, by key. */
   readonly received: Map<string, string>
+  /** The questions that the handler has asked. */
+  readonly asked: Set<string>
   digest?: string
   /** Its reply has left the process. */
   replied: boolean
@@ -110,6 +117,8 @@ export interface Judge {
   begin(call: CallPlan, place: Pick<Run, 'flow' | 'round'>, release: number, request: Sent | undefined): Run
   /** The store gives a permit to a flow that runs in this process. A grant ends all grants before it. */
   granted(flow: string, process: Process): void
+  /** A handler asks a client. */
+  asks(run: Run, text: string): void
   saw(run: Run, seen: Seen, about: About): void
   /** An operation begins outside: a step, or an effect with its key. */
   works(
@@ -139,6 +148,12 @@ export interface Judge {
   restored(): void
   /** A client has got the result of its call. */
   ended(sent: Pick<Sent, 'call' | 'branch'>, message: Message): Promise<void>
+  /** How many answers were acknowledged so far. */
+  readonly acknowledgements: number
+  /** A piece of a stream leaves the process: what the run that asks this question knows is in the store. */
+  pushed(text: string): void
+  /** An older client has resumed its stream, or could not, this long after it broke. */
+  resumed(call: CallPlan, refused?: { readonly afterMs: number; readonly why: string }): void
   /** The client has an acknowledgement for this answer. */
   acknowledged(call: CallPlan, branch: string, key: string, text: string, value: string): void
   /** A client is asked. `since`: the acknowledgements it had when it sent the request. */
@@ -165,6 +180,10 @@ const RECORDED_MS = 60_000
 /** How a call ends that a new release cannot continue, and one whose state counts no more. */
 const CHANGED = 'This tool changed while the call was open. Start the call again'
 const REFUSED = 'Invalid or expired requestState'
+/** A client that resumes its stream after this time finds its call. */
+const SOON_MS = 30_000
+/** How the call of an older client ends that the store has failed. */
+const AWAY = 'The server cannot reach its store'
 /** No lease and no hold of a process that stood still this long ago can be left. */
 const STALE_MS = 120_000
 
@@ -181,6 +200,11 @@ export function createJudge(world: World, plan: Plan): Judge {
   const replies = new Map<string, { answers: string; reply: string }>()
   const acknowledgements = new Map<string, { value: string; number: number }>()
   const texts = new Map<string, Set<string>>()
+  /** The runs of older clients' calls that are in the store, by flow and round. */
+  const pushed = new Map<string, Run>()
+  const failsStore = plan.noise.storeFails > 0 || plan.faults.some(({ kind }) => kind === 'crash')
+  /** Nothing is so slow, or fails, that an older client's call may be given up before its client is back. */
+  const isCalm = plan.noise.slow === 0 && !failsStore && !plan.faults.some(({ kind }) => kind === 'freeze')
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
@@ -229,20 +253,28 @@ export function createJudge(world: World, plan: Plan): Judge {
     begin(call, { flow, round }, release, request) {
       const process = world.current as Process
       const id = `${call.id}#${(runs.get(call.id) ?? []).length}`
-      const parent = request?.state === undefined ? undefined : sealed.get(request.state)
+      const before = runs.get(call.id) ?? []
+      const parent = call.older
+        ? parentOf(before, flow, round, process)
+        : request?.state === undefined
+          ? undefined
+          : sealed.get(request.state)
+      const isFirst = call.older ? !before.some((one) => one.flow === flow) : request?.state === undefined
       const run: Run = {
         ...{ id, call, flow, round, release, process, request, parent },
+        inherits: request !== undefined || call.older,
         at: world.now,
         grant: grants.findLastIndex((one) => one.flow === flow && one.process === process),
-        whole: request !== undefined && (request.state === undefined || parent?.whole === true),
+        whole: (request !== undefined || call.older) && (isFirst || parent?.whole === true),
+        isFirst,
         seen: [],
         called: new Map(),
         done: new Set(),
         failed: new Map(parent?.failed),
         received: new Map(),
+        asked: new Set(),
         replied: false,
       }
-      const before = runs.get(call.id) ?? []
       runs.set(call.id, [...before, run])
       const hostile = request?.hostile
       check('bound', hostile === undefined, () => `${run.id} runs on a state that was sent with ${hostile}`)
@@ -261,6 +293,9 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
     granted(flow, process) {
       grants.push({ flow, process, at: world.now })
+    },
+    asks(run, text) {
+      run.asked.add(text)
     },
     saw(run, { key, value, derived = false }, about) {
       const { kind, text, branch } = about
@@ -286,7 +321,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         check('retried', about.fails === (value === '!failed'), () => `${run.id} sees ${key}=${value}`)
       const isSame = (one: Result): boolean => one.text === asked && (!derived || one.release === run.release)
       const before = run.parent?.seen ?? []
-      if (run.request) {
+      if (run.inherits) {
         const known = before.find((one) => one.key === key)
         if (known && isSame(known))
           check(
@@ -327,15 +362,17 @@ export function createJudge(world: World, plan: Plan): Judge {
     works(run, key, attempt, effectKey, branch, { once: isOnce, undo } = { once: false, undo: false }) {
       const stale = mayBeStale(run.process)
       judgeAttempt(run, key, attempt)
-      const past = run.request ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
-      const known = past.filter(({ at }) => run.request || (at < run.at && !stale))
+      const past = run.inherits ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
+      const known = past.filter(({ at }) => run.inherits || (at < run.at && !stale))
       const again = known.some((one) => one.key === key) || run.parent?.done.has(key)
       check('acknowledged', !again, () => `${run.id} runs ${key} again, whose result was recorded`)
       if (effectKey === undefined) return
       judgeAlone(run, key)
       const skipped = known.find((one) => one.effect && !run.called.has(one.key))
       check('diverged', !skipped, () => `${run.id} begins ${key} although it has not reached ${skipped?.key}`)
-      const anchored = run.request === undefined || run.request.state !== undefined
+      const anchored = !run.isFirst || !run.inherits
+      // A call that has begun an effect is in the store.
+      if (run.call.older && run.parent) keepPushed(run.parent)
       check('anchored', anchored, () => `${run.id} begins ${key} in the first round of its flow`)
       const logical = `${run.call.id} ${key} ${branch}`
       const keyBefore = keys.get(logical) ?? effectKey
@@ -459,7 +496,9 @@ export function createJudge(world: World, plan: Plan): Judge {
         if (why === 'The task could not be finished' && deaths >= 5) return
         // The reply of a run that was stopped is lost, its effects are undone, and the same request again takes another course.
         const isUndone = call.undoes && (runs.get(call.id) ?? []).some((run) => run.digest?.startsWith('!'))
-        const isRight = why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone)
+        const isAway = call.older && failsStore && why.includes(AWAY)
+        const isRight =
+          isAway || (why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone))
         check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
         return
       }
@@ -479,6 +518,22 @@ export function createJudge(world: World, plan: Plan): Judge {
       const [first] = leftovers()
       if (undoables.size > 0) check('undone', !first, () => `${first?.call.id} leaves ${first?.key} behind`)
     },
+    get acknowledgements() {
+      return acknowledged
+    },
+    pushed(text) {
+      for (const [question] of text.matchAll(/Q\[[^\]]*\]/g)) {
+        const asking = [...runs.values()]
+          .flat()
+          .findLast(({ call, asked }) => call.older && asked.has(question))
+        if (asking) keepPushed(asking)
+      }
+    },
+    resumed(call, refused) {
+      const isKept = [...pushed.values()].some((run) => run.call === call)
+      if (!isKept || (refused && (refused.afterMs > SOON_MS || !isCalm))) return
+      check('resumed', !refused, () => `${call.id} could not be resumed: ${refused?.why}`)
+    },
     acknowledged(call, branch, key, text, value) {
       const name = `${call.id} ${branch} ${key} ${text}`
       if (!acknowledgements.has(name)) acknowledgements.set(name, { value, number: ++acknowledged })
@@ -494,6 +549,20 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
   }
 
+  /** The run before this one in the call of an older client: what it knew is in the store, or still in the same process. */
+  function parentOf(before: readonly Run[], flow: string, round: number, process: Process): Run | undefined {
+    const kept = pushed.get(`${flow} ${round - 1}`)
+    return (
+      kept ??
+      before.findLast((one) => one.flow === flow && one.round === round - 1 && one.process === process)
+    )
+  }
+
+  function keepPushed(run: Run): void {
+    const name = `${run.flow} ${run.round}`
+    if (!pushed.has(name)) pushed.set(name, run)
+  }
+
   /** After an attempt whose failure was recorded comes the next one. */
   function judgeAttempt(run: Run, key: string, attempt: number): void {
     const before = failures.get(`${run.flow} ${run.round} ${key} ${attempt}`)
@@ -501,7 +570,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       const next = (run.failed.get(key) ?? 0) + 1
       check('attempt', attempt === next, () => `${run.id} runs attempt ${attempt} of ${key}, not ${next}`)
     }
-    if (run.request || !before) return
+    if (run.inherits || !before) return
     // The failure was recorded by now if its process has been well since; if not, it does not count.
     const isRecorded = run.at - before.at > RECORDED_MS && isWell(before.process, before.at)
     check('attempt', !isRecorded, () => `${run.id} runs attempt ${attempt} of ${key} again`)

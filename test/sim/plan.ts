@@ -19,8 +19,10 @@ export type Habit =
   | 'misfit'
   /** Goes away in the middle of a call. */
   | 'leave'
-  /** Cancels its task. */
+  /** Cancels its task, or its call in a session. */
   | 'cancel'
+  /** Answers its questions in another session too, with something else. */
+  | 'other-session'
 
 export interface CallPlan {
   readonly id: string
@@ -28,6 +30,8 @@ export interface CallPlan {
   readonly principal: string
   /** The client can follow tasks. */
   readonly follows: boolean
+  /** The client speaks 2025-11-25: questions are pushed on the stream of its call. */
+  readonly older: boolean
   readonly startMs: number
   readonly releases: readonly [Program, Program]
   readonly habits: ReadonlySet<Habit>
@@ -95,9 +99,10 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
   const instances = dice.int(1, 3)
   // Some schedules have calls of one kind only, so that its faults meet often.
   const tool = dice.pick([undefined, undefined, undefined, 'single', 'task', 'alone'] as const)
-  const calls = Array.from({ length: dice.int(1, 3) }, (_, index) =>
+  const newer = Array.from({ length: dice.int(1, 3) }, (_, index) =>
     planCall(seed, `c${index}`, without, tool),
   )
+  const calls = [...newer, ...planOlder(seed, without)]
   const faults = generateFaults(seed, tool === 'alone')
   return {
     seed,
@@ -158,6 +163,7 @@ function planCall(seed: number, id: string, without: ReadonlySet<string>, only?:
     id,
     tool,
     follows,
+    older: false,
     principal: dice.pick(['alice', 'bob']),
     startMs: dice.int(0, 3_000),
     releases: [trim(first), trim(second)],
@@ -181,4 +187,19 @@ export function partsOf({ calls, faults, noise }: Plan): string[] {
       ...new Set(releases.flatMap((program) => flatten(program).map(({ key }) => key))),
     ]),
   ]
+}
+
+const OLDER_HABITS: readonly Habit[] = ['other-session', 'other-caller', 'repeat', 'answer-again', 'misfit']
+
+/** The calls of older clients: a third of all schedules has some. */
+function planOlder(seed: number, without: ReadonlySet<string>): CallPlan[] {
+  const dice = createDice(`${seed} older`)
+  return Array.from({ length: dice.chance(0.35) ? dice.int(1, 2) : 0 }, (_, index) => {
+    const id = `c${index + 5}`
+    const call = planCall(seed, id, without, 'plain')
+    const habits = OLDER_HABITS.filter(() => dice.chance(0.25))
+    if (dice.chance(0.15)) habits.push(dice.pick(['leave', 'cancel'] as const))
+    const kept = habits.filter((habit) => !without.has(`${id}:${habit}`))
+    return { ...call, older: true, habits: new Set(kept) }
+  })
 }

@@ -3,6 +3,7 @@
 import { startClients } from './client.ts'
 import { createFleet } from './fleet.ts'
 import { createJudge } from './judge.ts'
+import { startOlderClients } from './older.ts'
 import { createPlan, type Plan, partsOf } from './plan.ts'
 import { enter, type Runtime } from './runtime.ts'
 import { inMemory, type Stores } from './stores.ts'
@@ -47,6 +48,7 @@ export async function runSchedule(
   const judge = createJudge(world, plan)
   const fleet = createFleet(runtime, world, plan, judge, store)
   const clients = startClients(world, plan, fleet, judge)
+  startOlderClients(world, plan, fleet, judge, clients.open)
   const hasFailed = (): boolean => judge.problems.length > 0 || world.events > ENDLESS
   const isOver = (): boolean => clients.open.size === 0 || hasFailed()
   const began = world.now

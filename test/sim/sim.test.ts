@@ -36,6 +36,7 @@ describe('the simulator', () => {
       'own key',
       'recorded',
       'result',
+      'resumed',
       'retried',
       'same key',
       'same reply',

@@ -4,7 +4,8 @@
  * The one in memory needs nothing else. SQLite works in this thread, and its commits are events of the world. PostgreSQL is a
  * real server: while one of its statements runs, the world stands still, so the time that it takes changes nothing.
  * The order in which it returns rows that nothing orders is its own, so it may repeat a schedule differently. Messages between
- * instances (`LISTEN`, SQLite's change counter) are off in both: instances poll. A crash of a real database only breaks its connections;
+ * instances (`LISTEN`, SQLite's change counter) are off in both: instances poll, and schedules with older clients have a bus of the
+ * simulator's own (`fleet.ts`). A crash of a real database only breaks its connections;
  * `npm run test:chaos` ends the server itself.
  */
 
