@@ -11,16 +11,38 @@ import { readFileSync, writeFileSync } from 'node:fs'
 
 const beside = (folder) => `packages/rondo/src/${folder}/**/*.test.ts`
 
+const tests = (folder, ...names) => names.map((name) => `test/${folder}/${name}.test.ts`)
+
 /** The tests of each folder: those beside the files, and others in memory that test what the folder promises. */
 const TESTS = {
   seal: [beside('seal')],
   replay: [beside('replay')],
   journal: [beside('journal')],
   carry: [beside('carry')],
-  'store/engine': [beside('store/engine')],
-  oauth: [beside('oauth')],
-  'client/oauth': [beside('client/oauth')],
-  session: [beside('session')],
+  'store/engine': [
+    beside('store/engine'),
+    'packages/rondo/src/store/memory/**/*.test.ts',
+    ...tests('task', 'store-failure', 'promotion', 'poll-interval', 'offer', 'hook-time', 'large'),
+  ],
+  oauth: [
+    beside('oauth'),
+    'packages/rondo/src/serve/http/authenticate.test.ts',
+    ...tests('oauth', 'server-scenarios', 'mount'),
+    ...tests('security', 'addresses', 'bad-tokens', 'bound-tokens'),
+  ],
+  'client/oauth': [
+    beside('client/oauth'),
+    ...tests('oauth', 'server-scenarios', 'code-flow'),
+    ...tests('security', 'addresses', 'hostile-authorization'),
+  ],
+  session: [
+    beside('session'),
+    'packages/rondo/src/serve/http/fetch.test.ts',
+    'packages/rondo/src/serve/heartbeat.test.ts',
+    ...tests('task', 'session', 'session-list', 'session-notification'),
+    ...tests('scenarios', 'push', 'turns-session', 'log-level', 'older-task', 'unread'),
+    ...tests('security', 'session'),
+  ],
 }
 
 const LISTED = 'test/mutants.md'
