@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { introspection, type OAuthResourceOptions, oauthResource } from './resource.ts'
+import { tokenOf } from '../lib/subject-token.ts'
+import { createMemoryStore } from '../store/memory/store.ts'
+import { introspection, jwt, type OAuthResourceOptions, oauthResource } from './resource.ts'
 
 const NOW = Date.UTC(2026, 6, 28)
 const SECONDS = NOW / 1000
@@ -277,5 +279,243 @@ describe('mistakes of an author are found at once', () => {
     expect(() =>
       open({ resource: 'http://localhost:3000/mcp', issuers: ['http://127.0.0.1:9000'] }),
     ).not.toThrow()
+  })
+})
+
+describe('the description of the server', () => {
+  const describeOf = (options: Partial<OAuthResourceOptions>) => open(options).resource.resource
+
+  it.each([
+    [
+      'https://mcp.example.com/mcp',
+      'https://mcp.example.com/.well-known/oauth-protected-resource/mcp',
+      ['/.well-known/oauth-protected-resource/mcp', '/.well-known/oauth-protected-resource'],
+    ],
+    [
+      'https://mcp.example.com/a/b/',
+      'https://mcp.example.com/.well-known/oauth-protected-resource/a/b',
+      ['/.well-known/oauth-protected-resource/a/b', '/.well-known/oauth-protected-resource'],
+    ],
+    [
+      'https://mcp.example.com',
+      'https://mcp.example.com/.well-known/oauth-protected-resource',
+      ['/.well-known/oauth-protected-resource'],
+    ],
+  ])('H4 of %s has its address', (resource, metadataUrl, paths) => {
+    expect(describeOf({ resource })).toMatchObject({ url: resource, metadataUrl, paths })
+  })
+
+  it.each<[string, Partial<OAuthResourceOptions>, object]>([
+    ['nothing else', {}, {}],
+    ['its scopes', { scopes: ['read', 'write'] }, { scopes_supported: ['read', 'write'] }],
+    [
+      'its name, but no other resource',
+      { metadata: { resource_name: 'Desk', resource: 'https://evil.example' } },
+      { resource_name: 'Desk' },
+    ],
+    [
+      'all of its issuers',
+      { issuers: [ISSUER, { issuer: 'https://b.example' }] },
+      {
+        authorization_servers: [ISSUER, 'https://b.example'],
+      },
+    ],
+    ['no proofs, if they are off', { dpop: false }, {}],
+    [
+      'proofs',
+      { dpop: true },
+      {
+        dpop_signing_alg_values_supported: ['ES256', 'ES384', 'EdDSA', 'Ed25519'],
+        dpop_bound_access_tokens_required: false,
+      },
+    ],
+    [
+      'proofs, if it demands them',
+      { dpop: { required: true } },
+      {
+        dpop_signing_alg_values_supported: ['ES256', 'ES384', 'EdDSA', 'Ed25519'],
+        dpop_bound_access_tokens_required: true,
+      },
+    ],
+    [
+      'certificates',
+      { certificateHeader: 'client-cert' },
+      { tls_client_certificate_bound_access_tokens: true },
+    ],
+  ])('H4 has %s', (_what, options, members) => {
+    expect(JSON.parse(describeOf(options).document)).toEqual({
+      resource: RESOURCE,
+      authorization_servers: [ISSUER],
+      bearer_methods_supported: ['header'],
+      ...members,
+    })
+  })
+
+  const ALGS = 'algs="ES256 ES384 EdDSA Ed25519"'
+  const AT = 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"'
+  it.each<[OAuthResourceOptions['dpop'], string]>([
+    [undefined, `Bearer ${AT}`],
+    [true, `Bearer ${AT}, DPoP ${ALGS}`],
+    [{ required: true }, `DPoP ${ALGS}, ${AT}`],
+  ])('H4 is in its challenges, with dpop: %j', (dpop, challenge) => {
+    const { challenge: challengeOf, proofChallenge } = describeOf({ dpop })
+    expect(challengeOf(undefined, [])).toBe(challenge)
+    expect(proofChallenge).toBe(`DPoP error="invalid_dpop_proof", ${ALGS}, ${AT}`)
+  })
+
+  it('H2 H4 has the error and the scopes in its challenges', () => {
+    const { challenge } = describeOf({})
+    expect(challenge('invalid_token', [])).toBe(
+      `Bearer error="invalid_token", error_description="The access token is not valid for this server", ${AT}`,
+    )
+    expect(challenge('insufficient_scope', ['a', 'b'])).toBe(
+      `Bearer error="insufficient_scope", error_description="The access token lacks a scope that this request needs", scope="a b", ${AT}`,
+    )
+  })
+})
+
+describe('the Authorization header', () => {
+  const send = (authorization: string | undefined, options: Partial<OAuthResourceOptions> = {}) => {
+    const { resource, asked } = open({ scopes: ['read'], ...options })
+    const headers = (name: string) => (name === 'authorization' ? authorization : undefined)
+    return Promise.resolve(resource({ headers, method: 'POST' })).then((verdict) => ({ verdict, asked }))
+  }
+
+  it.each([
+    ['Bearer token', 'token'],
+    ['bearer token', 'token'],
+    ['BEARER  token', 'token'],
+    ['Bearer token \t', 'token'],
+    ['Bearer a-Z0._~+/==', 'a-Z0._~+/=='],
+  ])('H1 "%s" has a token', async (header, token) => {
+    expect(await send(header)).toMatchObject({ verdict: { subject: token }, asked: [token] })
+  })
+
+  it.each(['Bearer', 'Bearer ', 'Bearer\ttoken', 'Bearer a b', 'Bearer a,b', 'Bearer a=b', 'Bearer token!'])(
+    'H1 "%s" has no single bearer token',
+    async (header) => {
+      const { verdict, asked } = await send(header)
+      expect(verdict).toEqual({
+        status: 401,
+        headers: {
+          'WWW-Authenticate': expect.stringMatching(/^Bearer error="invalid_token".* scope="read"/),
+        },
+        reason: 'The Authorization header has no single bearer token.',
+      })
+      expect(asked).toEqual([])
+    },
+  )
+
+  it.each([undefined, 'Basic eDp5', 'Bearers token', 'x Bearer token', 'DPoP token', 'DPoP'])(
+    'H1 %j has none at all',
+    async (header) => {
+      expect((await send(header)).verdict).toEqual({
+        status: 401,
+        headers: { 'WWW-Authenticate': expect.stringMatching(/^Bearer scope="read", resource_metadata/) },
+      })
+    },
+  )
+
+  it('H5 may present a token with a proof where proofs are checked', async () => {
+    const { verdict, asked } = await send('DPoP token', { dpop: true })
+    expect(asked).toEqual(['token'])
+    expect(verdict).toMatchObject({ status: 401, reason: expect.stringMatching(/is not bound to a key/) })
+    const bound = { tokens: () => ({ ...CLAIMS, cnf: { jkt: 'key' } }), dpop: true }
+    expect((await send('DPoP token', bound)).verdict).toEqual({
+      status: 401,
+      headers: { 'WWW-Authenticate': expect.stringMatching(/^DPoP error="invalid_dpop_proof"/) },
+      reason: 'The request has no proof (DPoP header).',
+    })
+    expect((await send('Bearer token', bound)).verdict).toEqual({
+      status: 401,
+      headers: { 'WWW-Authenticate': expect.stringMatching(/^Bearer error="invalid_token"/) },
+      reason: expect.stringMatching(/presented as a bearer token/),
+    })
+  })
+
+  it('keeps the token with the caller, for token exchange', async () => {
+    const { verdict } = await send('Bearer token')
+    expect(tokenOf(verdict as object)).toBe('token')
+  })
+})
+
+describe('an issuer', () => {
+  it.each<[string, unknown, RegExp]>([
+    ['text in place of a list', ISSUER, /needs issuers/],
+    ['nothing', undefined, /needs issuers/],
+    ['a number', [1], /An entry of issuers must be a URL/],
+    ['null', [null], /An entry of issuers must be a URL/],
+    ['an object without a URL', [{ jwks: 'https://a.example' }], /An entry of issuers must be a URL/],
+    ['a URL that is a number', [{ issuer: 1 }], /issuers of oauthResource must be an https URL .* got 1/],
+    ['a fragment', [`${ISSUER}#a`], /issuers of oauthResource/],
+    ['credentials', ['https://user@id.example.com'], /issuers of oauthResource/],
+    ['keys without TLS', [{ issuer: ISSUER, jwks: 'http://id.example.com/jwks' }], /jwks of oauthResource/],
+  ])('H1 may not be %s', (_what, issuers, problem) => {
+    expect(() => open({ issuers: issuers as never })).toThrow(problem)
+  })
+
+  it('H1 may have keys at an address, or given', () => {
+    for (const jwks of ['https://keys.example.com', { keys: [] }])
+      expect(() => open({ issuers: [{ issuer: ISSUER, jwks }] })).not.toThrow()
+  })
+})
+
+describe('an audience that is not named', () => {
+  const accepts = async (resource: string, aud: string) =>
+    'subject' in (await open({ resource, tokens: () => ({ ...CLAIMS, aud }) }).resource.verify('a'))
+
+  it.each([
+    [RESOURCE, RESOURCE, true],
+    [RESOURCE, `${RESOURCE}/`, false],
+    [RESOURCE, 'https://mcp.example.com', false],
+    ['https://mcp.example.com/', 'https://mcp.example.com', true],
+    ['https://mcp.example.com/?a=b', 'https://mcp.example.com/?a=b', true],
+    ['https://mcp.example.com/?a=b', 'https://mcp.example.com', false],
+  ])('H1 is the resource: %s and %s, %s', async (resource, aud, isAccepted) => {
+    expect(await accepts(resource, aud)).toBe(isAccepted)
+  })
+
+  it.each<[unknown]>([[''], [[]], [['']], [['a', 1]]])('H1 may not be %j', (audience) => {
+    expect(() => open({ audience: audience as never })).toThrow(/audience must be a string, or a list/)
+  })
+})
+
+describe('a way to verify tokens', () => {
+  it.each<[unknown]>([[jwt], [introspection], ['jwt'], [{ kind: 'jwt' }], [{ kind: 'jwt', options: 1 }]])(
+    'may not be %s',
+    (tokens) => {
+      expect(() => open({ tokens: tokens as never })).toThrow(/tokens must be jwt\(…\), introspection/)
+    },
+  )
+
+  it('verifies JSON Web Tokens unless it is set', async () => {
+    const own = (tokens?: OAuthResourceOptions['tokens']) => open({ tokens }).resource.verify('a')
+    for (const tokens of [undefined, jwt()])
+      expect(await own(tokens)).toEqual({ refused: expect.stringMatching(/not a JSON Web Token/) })
+    expect(() => jwt({ algorithms: ['none'] })).toThrow(/algorithms must be/)
+  })
+
+  it('refuses what it does not accept, and says that it is the function', async () => {
+    expect(await open({ tokens: () => undefined }).resource.verify('a')).toEqual({
+      refused: expect.stringMatching(/^The function tokens does not accept/),
+    })
+  })
+
+  it('R11 may throw anything', async () => {
+    const { resource } = open({
+      tokens: () => {
+        throw 'text'
+      },
+    })
+    expect(await resource.verify('a')).toMatchObject({ refused: expect.stringMatching(/\(string\)/) })
+  })
+})
+
+describe('the store of proofs', () => {
+  it('T35 must be a store', () => {
+    for (const store of [{}, { once: {} }, { once: { claim: 1 } }])
+      expect(() => open({ dpop: { store: store as never } })).toThrow(/dpop\.store must be a store/)
+    expect(() => open({ dpop: { store: createMemoryStore() } })).not.toThrow()
+    expect(() => open({ dpop: { windowMs: -1 } })).toThrow(/windowMs/)
   })
 })
