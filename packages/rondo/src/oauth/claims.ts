@@ -80,7 +80,7 @@ export const CLAIM_CHECKS: readonly ClaimCheck[] = [
     // A token that is bound to a key is worth nothing without proof of that key, which a bearer does not bring (RFC 9449, 7.1).
     problem({ cnf }, { bindings }) {
       if (cnf === undefined) return undefined
-      const members = isRecord(cnf) ? Object.entries(cnf) : []
+      const members = Object.entries(isRecord(cnf) ? cnf : {})
       if (members.length > 0 && members.every(([name, value]) => bindings.has(name) && isText(value)))
         return undefined
       return 'The token is bound to a key (cnf: DPoP or mutual TLS), which this server does not check. Set oauthResource({ dpop }) or oauthResource({ certificateHeader }), or issue bearer tokens for it.'
@@ -176,6 +176,7 @@ function isTexts(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((one) => typeof one === 'string')
 }
 
-function isTime(value: unknown): value is number {
-  return typeof value === 'number' && Number.isFinite(value)
+/** True for a number of seconds. */
+export function isTime(value: unknown): value is number {
+  return Number.isFinite(value)
 }

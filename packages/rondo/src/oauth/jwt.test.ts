@@ -2,7 +2,7 @@
 
 import { constants, createHmac, generateKeyPairSync, type KeyObject, sign as signBytes } from 'node:crypto'
 import { describe, expect, it } from 'vitest'
-import { clientOf, grantedBy } from './claims.ts'
+import { type ClaimRules, clientOf, grantedBy } from './claims.ts'
 import { assertJwtOptions, createJwtVerifier, type Issuer, JWT_CHECKS, type JwtOptions } from './jwt.ts'
 
 const NOW = 1_800_000_000
@@ -21,6 +21,15 @@ const generateRsa = () => generateKeyPairSync('rsa', { modulusLength: 2048 })
 const rsa = () => {
   made ??= generateRsa()
   return made
+}
+
+const RULES: ClaimRules = {
+  issuers: [ISSUER],
+  audiences: ['mcp'],
+  skew: 60,
+  client: clientOf,
+  granted: grantedBy,
+  bindings: new Set(),
 }
 
 type Json = Readonly<Record<string, unknown>>
@@ -52,14 +61,7 @@ function verifier(keys: readonly Json[], options: JwtOptions = {}, more: readonl
   const issuers = [{ issuer: ISSUER, jwks: { keys } }, ...more]
   return createJwtVerifier(options, {
     issuers,
-    rules: {
-      issuers: issuers.map(({ issuer }) => issuer),
-      audiences: ['mcp'],
-      skew: 60,
-      client: clientOf,
-      granted: grantedBy,
-      bindings: new Set(),
-    },
+    rules: { ...RULES, issuers: issuers.map(({ issuer }) => issuer) },
     fetch: () => Promise.reject(new Error('no network')),
     now: () => NOW * 1_000,
   })
@@ -120,6 +122,7 @@ describe('a signed token', () => {
       /its type \(typ\) is "dpop\+jwt"\. Accepted are at\+jwt, JWT/,
     ],
     ['a type that only ends like one', { typ: 'x/application/jwt' }, /no access token/],
+    ['a type with application/ in its middle', { typ: 'at+application/jwt' }, /no access token/],
     ['a number as its type', { typ: 1 }, /its type \(typ\) is \(none\)/],
     ['critical extensions', { crit: [] }, /critical extensions/],
     ['a key id of 1,025 characters', { kid: 'k'.repeat(1_025) }, /not a short string/],
@@ -150,6 +153,11 @@ describe('a signed token', () => {
     ['text for claims', `e30.${part('"text"')}.e30`, /not a JSON object/],
     ['16,385 characters', 'x'.repeat(16_385), /has 16385 characters; at most 16384 are read/],
     ['16,384 characters', 'x'.repeat(16_384), /not a JSON Web Token/],
+    [
+      'deep claims',
+      `${part({ alg: 'ES256' })}.${part(`{"a":${'['.repeat(16)}${']'.repeat(16)}}`)}.e30`,
+      /not a JSON object/,
+    ],
     ['no algorithm', sign({}, { alg: undefined }), /signed with \(none\)/],
   ])('H1 T32 is refused with %s', async (_what, token, log) => {
     expect(await verifier([EC])(token)).toEqual(problem(log))
@@ -226,18 +234,35 @@ describe('a published key', () => {
     })
   })
 
+  it('H1 is fetched once for all tokens that name it', async () => {
+    const clock = { now: NOW * 1_000 }
+    let fetched = 0
+    const verify = createJwtVerifier(
+      {},
+      {
+        issuers: [{ issuer: ISSUER, jwks: 'https://id.example.com/jwks' }],
+        rules: RULES,
+        async fetch() {
+          fetched += 1
+          return Response.json({ keys: [EC] })
+        },
+        now: () => clock.now,
+      },
+    )
+    for (let i = 0; i < 3; i++) {
+      expect(await verify(sign({}, { kid: 'ec' }))).toMatchObject({ kind: 'claims' })
+      clock.now += 30_000
+    }
+    expect(fetched).toBe(1)
+    expect(await verify(sign({}, { kid: 'new' }))).toMatchObject({ kind: 'refused' })
+    expect(fetched).toBe(2)
+  })
+
   it('R11 reports a fault of its own as what it is', async () => {
     const set = { keys: () => Promise.reject(new RangeError('ours')) }
     const setup = {
       issuers: [],
-      rules: {
-        issuers: [ISSUER],
-        audiences: [],
-        skew: 0,
-        client: clientOf,
-        granted: grantedBy,
-        bindings: new Set<string>(),
-      },
+      rules: RULES,
       fetch: () => Promise.reject(new Error('no network')),
       now: () => NOW * 1_000,
     }

@@ -141,7 +141,7 @@ export const JWT_CHECKS: JwtChecks = {
     {
       name: 'algorithm',
       problem: ({ alg }, { algorithms }) =>
-        typeof alg === 'string' && algorithms.includes(alg)
+        algorithms.some((one) => one === alg)
           ? undefined
           : `The token is signed with ${named(alg)}, which is not an accepted algorithm (${algorithms.join(', ')}).`,
     },
@@ -149,7 +149,7 @@ export const JWT_CHECKS: JwtChecks = {
       name: 'type',
       problem({ typ }, { types }) {
         if (typ === undefined) return undefined
-        const plain = typeof typ === 'string' ? typ.toLowerCase().replace(/^application\//, '') : ''
+        const plain = typeof typ === 'string' && typ.toLowerCase().replace(/^application\//, '')
         if (types.some((type) => type.toLowerCase() === plain)) return undefined
         return `The token is no access token: its type (typ) is ${named(typ)}. Accepted are ${types.join(', ')}.`
       },
@@ -226,11 +226,12 @@ export function createJwtVerifier(
       const problem = check.problem(header, allowed)
       if (problem !== undefined) return refused(problem)
     }
-    const untrusted = findProblem(preChecks, claims, rules, now() / 1000)
+    const seconds = now() / 1000
+    const untrusted = findProblem(preChecks, claims, rules, seconds)
     if (untrusted !== undefined) return refused(untrusted)
     const signed = await findSigner(token, header, checks.trusted(claims.iss, sets), checks)
     if (signed !== undefined) return signed
-    const problem = findProblem(checks.claims, claims, rules, now() / 1000)
+    const problem = findProblem(checks.claims, claims, rules, seconds)
     return problem === undefined ? { kind: 'claims', claims } : refused(problem)
   }
 }
@@ -284,11 +285,12 @@ async function findSigner(
       problem = { kind: 'undecided', problem: `The keys of the issuer cannot be fetched: ${error.message}.` }
       continue
     }
-    const candidates = keys.filter(isNamed)
-    if (candidates.length > 1)
+    const [key, ...others] = keys.filter(isNamed)
+    if (key === undefined) continue
+    if (others.length > 0) {
       problem = refused('Several keys of the issuer fit the token. Have it name its key (kid).')
-    const [key] = candidates
-    if (key === undefined || candidates.length > 1) continue
+      continue
+    }
     const unfit = keyChecks.map((check) => check.problem(key, header)).find((found) => found !== undefined)
     if (unfit !== undefined) problem = refused(unfit)
     else if (await verify(token, key, String(alg))) return undefined
@@ -307,9 +309,9 @@ const CURVES: Readonly<Record<string, string>> = {
 
 /** True if keys of this type are used with the algorithm. */
 function fits({ kty, crv }: PublishedKey, alg: unknown): boolean {
-  if (typeof alg !== 'string') return false
-  if (/^[RP]S\d/.test(alg)) return kty === 'RSA'
-  return (kty === 'EC' || kty === 'OKP') && crv === CURVES[alg]
+  const name = String(alg)
+  if (name.startsWith('RS') || name.startsWith('PS')) return kty === 'RSA'
+  return (kty === 'EC' || kty === 'OKP') && crv === CURVES[name]
 }
 
 const imported = new WeakMap<PublishedKey, Map<string, ReturnType<typeof importJWK>>>()

@@ -258,6 +258,11 @@ describe('a token', () => {
     expect(await check({ cnf: bound })).toBeUndefined()
   })
 
+  it('H5 that is bound to a key alone may come with a certificate', async () => {
+    const { check } = open({ certificateHeader: 'client-cert' })
+    expect(await check({ proof: prove(), certificate: `:${CERTIFICATE}:` })).toBeUndefined()
+  })
+
   it('T35 that is bound to a certificate needs that certificate, and no proof', async () => {
     const { check } = open({ dpop: undefined, certificateHeader: 'client-cert' })
     const raw = Buffer.from(CERTIFICATE, 'base64')

@@ -14,7 +14,7 @@ import { isRecord, parseGuarded } from '../lib/json.ts'
 import { drawId } from '../lib/random.ts'
 import type { AuthRequest } from '../serve/http/authenticate.ts'
 import type { OnceStore } from '../store/store.ts'
-import type { TokenClaims } from './claims.ts'
+import { isTime, type TokenClaims } from './claims.ts'
 
 /** The part of a store that remembers proofs. */
 export interface ProofStore {
@@ -97,7 +97,7 @@ export const PROOF_CHECKS: readonly ProofCheck[] = [
   {
     name: 'time',
     problem({ claims: { iat } }, { now, windowMs }) {
-      if (typeof iat !== 'number' || !Number.isFinite(iat)) return 'The proof (DPoP) has no time (iat).'
+      if (!isTime(iat)) return 'The proof (DPoP) has no time (iat).'
       const age = now - iat * 1_000
       if (Math.abs(age) <= windowMs) return undefined
       return `The proof (DPoP) is ${Math.round(age / 1_000)} s old (iat). If that is not so, compare the clocks.`
@@ -285,8 +285,8 @@ async function readProofKey(header: TokenClaims | undefined): Promise<ProofKey |
     return 'The proof (DPoP) has no public key (jwk) for its algorithm.'
   try {
     const { calculateJwkThumbprint } = await import('jose')
-    const { kty, crv, x, y } = jwk as Record<string, string>
-    const bare: JWK = { kty, crv, x, ...(y !== undefined && { y }) }
+    const { kty, crv, x, y } = jwk as JWK
+    const bare: JWK = { kty, crv, x, y }
     const key = createPublicKey({ key: { ...bare }, format: 'jwk' })
     return { key, hash: curve.hash, thumbprint: await calculateJwkThumbprint(bare) }
   } catch {

@@ -1,7 +1,7 @@
 /** Requests to an authorization server: how often, where to, and what of the answers counts. */
 
 import { describe, expect, it } from 'vitest'
-import { CLAIM_CHECKS, clientOf, grantedBy } from './claims.ts'
+import { CLAIM_CHECKS, type ClaimRules, clientOf, grantedBy } from './claims.ts'
 import {
   createIntrospection,
   createKeySet,
@@ -112,6 +112,7 @@ describe('the keys of an issuer', () => {
 
   it.each<[string, string, unknown, RegExp | undefined]>([
     ['nowhere', ISSUER, undefined, /metadata has no jwks_uri/],
+    ['at a list of addresses', ISSUER, [JWKS], /metadata has no jwks_uri/],
     ['at a number', ISSUER, 1, /metadata has no jwks_uri/],
     ['at a path', ISSUER, '/jwks', /metadata has no jwks_uri/],
     ['without TLS', ISSUER, 'http://keys.example.com/jwks', /not an https address/],
@@ -223,8 +224,10 @@ describe('requests for keys', () => {
     const gate = new Promise<Response>((resolve) => {
       release = resolve
     })
-    const { asked, find } = open({ [JWKS]: () => gate }, { jwks: JWKS })
-    const all = [find(), find()]
+    const { clock, asked, find } = open({ [JWKS]: () => gate }, { jwks: JWKS })
+    const all = [find()]
+    clock.now += 60_000
+    all.push(find())
     release(Response.json({ keys: [KEY] }))
     expect(await Promise.all(all)).toEqual([[KEY], [KEY]])
     expect(asked).toHaveLength(1)
@@ -320,7 +323,11 @@ describe('introspection', () => {
   const CLAIMS = { aud: 'mcp', sub: 'alice', client_id: 'desk', exp: NOW + 600 }
   const configured = { [CONFIGURATION]: json({ issuer: ISSUER, introspection_endpoint: ENDPOINT }) }
 
-  function ask(answers: Record<string, Answer>, options: Partial<IntrospectionOptions> = {}) {
+  function ask(
+    answers: Record<string, Answer>,
+    options: Partial<IntrospectionOptions> = {},
+    rules: Partial<ClaimRules> = {},
+  ) {
     const asked: [string, RequestInit][] = []
     const verify = createIntrospection(
       { client: { id: 'a b', secret: 'c&d' }, ...options },
@@ -333,6 +340,7 @@ describe('introspection', () => {
           client: clientOf,
           granted: grantedBy,
           bindings: new Set(['jkt']),
+          ...rules,
         },
         async fetch(url, init) {
           asked.push([url, init])
@@ -393,11 +401,20 @@ describe('introspection', () => {
     ['a bound token without a key', { token_type: 'DPoP' }, false],
     ['a bound token whose key is text', { token_type: 'DPoP', cnf: 'key' }, false],
     ['a token of an unknown type', { token_type: 'mac' }, false],
+    ['a bound token of an unknown type', { token_type: 'mac', cnf: { jkt: 'key' } }, false],
     ['a token with a number as its type', { token_type: 1 }, false],
     ['a token with null as its type', { token_type: null }, false],
   ])('H1 judges %s by its type', async (_what, answer, isAccepted) => {
     const { verify } = ask({ ...configured, [ENDPOINT]: json({ active: true, ...CLAIMS, ...answer }) })
     expect(await verify('a')).toMatchObject({ kind: isAccepted ? 'claims' : 'refused' })
+  })
+
+  it('R11 reports a fault of its own as what it is', async () => {
+    const answers = { ...configured, [ENDPOINT]: json({ active: true, ...CLAIMS }) }
+    const client = () => {
+      throw new RangeError('ours')
+    }
+    await expect(ask(answers, {}, { client }).verify('a')).rejects.toThrow('ours')
   })
 
   it('I3 T34 frees its place when the issuer has answered, or failed, and counts none that is refused', async () => {

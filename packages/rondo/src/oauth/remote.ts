@@ -51,9 +51,7 @@ async function request(fetch: Fetch, url: string, init: RequestInit): Promise<Re
     response = await fetch(url, init)
   } catch (cause) {
     const { code } = ((cause instanceof Error && cause.cause) || {}) as { code?: unknown }
-    throw new RemoteFault(`${url} cannot be reached${typeof code === 'string' ? ` (${code})` : ''}`, {
-      cause,
-    })
+    throw new RemoteFault(`${url} cannot be reached${typeof code === 'string' ? ` (${code})` : ''}`)
   }
   if (response.status === 200) return response
   await response.body?.cancel().catch(() => {})
@@ -68,8 +66,7 @@ async function request(fetch: Fetch, url: string, init: RequestInit): Promise<Re
 async function readText(url: string, response: Response, maxBytes: number): Promise<string> {
   const body = await readWebBody(response.body, { limit: maxBytes })
   if (body.kind === 'whole') return new TextDecoder().decode(body.bytes)
-  if (body.kind === 'broken')
-    throw new RemoteFault(`The response of ${url} is incomplete`, { cause: body.error })
+  if (body.kind === 'broken') throw new RemoteFault(`The response of ${url} is incomplete`)
   throw new RemoteFault(`The response of ${url} is longer than ${maxBytes} bytes`)
 }
 
@@ -100,7 +97,7 @@ async function discover(
 
 function metadataUrls(issuer: string): readonly string[] {
   const { origin, pathname } = new URL(issuer)
-  const path = pathname === '/' ? '' : pathname.replace(/\/$/, '')
+  const path = pathname.replace(/\/$/, '')
   return [
     `${origin}${path}/.well-known/openid-configuration`,
     `${origin}/.well-known/oauth-authorization-server${path}`,
@@ -189,18 +186,20 @@ export function createKeySet(options: KeySetOptions): KeySet {
     triedAt === undefined ||
     now() - triedAt >= (held === undefined ? Math.min(RETRY_MS, cooldownMs) : cooldownMs)
 
+  const heldFor = (ms: number): Held | undefined => (held && now() - held.at < ms ? held : undefined)
+
   return {
     async keys(isKnown) {
-      const isFresh = held !== undefined && now() - held.at < maxAgeMs
-      if (!(isFresh && held !== undefined && isKnown(held.keys))) {
+      const fresh = heldFor(maxAgeMs)
+      if (fresh === undefined || !isKnown(fresh.keys)) {
         if (fetching === undefined && mayTry()) {
           triedAt = now()
           fetching = load()
         }
         await fetching
       }
-      const isHeld = held !== undefined && now() - held.at < maxAgeMs + STALE_MS
-      if (isHeld && held !== undefined && (fault === undefined || isKnown(held.keys))) return held.keys
+      const usable = heldFor(maxAgeMs + STALE_MS)
+      if (usable !== undefined && (fault === undefined || isKnown(usable.keys))) return usable.keys
       throw fault ?? new RemoteFault(`The keys of "${options.issuer}" are not known yet`)
     },
   }

@@ -92,6 +92,26 @@ describe('the memory of verified tokens', () => {
     expect(long.asked).toHaveLength(2)
   })
 
+  it('holds none with cacheEntries: 0, and one with 1', async () => {
+    for (const cacheEntries of [0, 1]) {
+      const { resource, asked } = open({ cacheEntries })
+      for (let i = 0; i < 3; i += 1) await resource.verify('a')
+      expect(asked).toHaveLength(cacheEntries === 0 ? 3 : 1)
+    }
+  })
+
+  it('evicts no token for one that has expired', async () => {
+    const { resource, asked } = open({
+      cacheEntries: 1,
+      tokens: (token) => {
+        asked.push(token)
+        return { ...CLAIMS, exp: token === 'a' ? SECONDS + 600 : SECONDS }
+      },
+    })
+    for (const token of ['a', 'b', 'a', 'b']) expect(await resource.verify(token)).toHaveProperty('subject')
+    expect(asked).toEqual(['a', 'b', 'b'])
+  })
+
   it('verifies a token once for requests that come together', async () => {
     const { resource, asked } = open({
       tokens: async (token) => {
@@ -125,7 +145,7 @@ describe('a function that verifies tokens', () => {
     ['claims for somebody else', { ...CLAIMS, aud: 'https://other.example' }],
   ])('H1 T32 does not trust it: %s', async (_what, claims) => {
     const { resource } = open({ tokens: () => claims as never })
-    expect(await resource.verify('a')).toHaveProperty('refused')
+    expect(await resource.verify('a')).toEqual({ refused: expect.any(String) })
   })
 
   it('H3 leaves out the client only if the author says so', async () => {
@@ -268,7 +288,8 @@ describe('mistakes of an author are found at once', () => {
   })
 
   it('credentials that are missing', () => {
-    expect(() => introspection({} as never)).toThrow(/credentials/)
+    for (const client of [undefined, 'a:b', { id: 1, secret: 'b' }, { id: 'a' }, { id: 'a', secret: 1 }])
+      expect(() => introspection({ client } as never)).toThrow(/credentials/)
     const client = { id: 'a', secret: 'b' }
     for (const endpoint of ['http://id.example.com/introspect', '/introspect'])
       expect(() => introspection({ client, endpoint })).toThrow(/endpoint must be an https URL/)
@@ -431,6 +452,37 @@ describe('the Authorization header', () => {
       headers: { 'WWW-Authenticate': expect.stringMatching(/^Bearer error="invalid_token"/) },
       reason: expect.stringMatching(/presented as a bearer token/),
     })
+  })
+
+  it('H1 has none where proofs are checked, if it has another scheme', async () => {
+    const { verdict, asked } = await send('Basic eDp5', { dpop: true })
+    expect(verdict).toEqual({ status: 401, headers: { 'WWW-Authenticate': expect.any(String) } })
+    expect(asked).toEqual([])
+  })
+
+  it('H1 gets the reason of the token, not that of its proof', async () => {
+    const { verdict } = await send('DPoP token', { dpop: true, tokens: () => undefined })
+    expect(verdict).toMatchObject({
+      headers: { 'WWW-Authenticate': expect.stringContaining('error="invalid_token"') },
+      reason: expect.stringMatching(/does not accept/),
+    })
+  })
+
+  it('T35 is a bearer token for an entrance of the author', async () => {
+    const { resource } = open({ tokens: () => ({ ...CLAIMS, cnf: { jkt: 'key' } }), dpop: true })
+    expect(await resource.verify('a')).toMatchObject({ refused: expect.stringMatching(/as a bearer token/) })
+  })
+
+  it('H5 comes with a certificate in the header that the operator names', async () => {
+    const tokens = () => ({ ...CLAIMS, cnf: { 'x5t#S256': 'x' } })
+    const read: string[] = []
+    const { resource } = open({ tokens, certificateHeader: 'Client-Cert' })
+    const headers = (name: string) => {
+      read.push(name)
+      return name === 'authorization' ? 'Bearer a' : undefined
+    }
+    expect(await resource({ headers, method: 'POST' })).toMatchObject({ status: 401 })
+    expect(read).toEqual(['authorization', 'client-cert'])
   })
 
   it('keeps the token with the caller, for token exchange', async () => {

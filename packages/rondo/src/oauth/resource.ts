@@ -379,7 +379,7 @@ function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
       'A server does not ask for offline_access: whether to get refresh tokens is up to the client.',
     )
   }
-  const path = url.pathname === '/' ? '' : url.pathname.replace(/\/$/, '')
+  const path = url.pathname.replace(/\/$/, '')
   const metadataUrl = `${url.origin}${WELL_KNOWN}${path}`
   const document = {
     ...options.metadata,
