@@ -7,7 +7,7 @@ import { alice, answers, inputs, newTask } from '../../../../../test/support/sto
 import { createMemoryStore } from '../memory/store.ts'
 import type { Store } from '../store.ts'
 import type { NewTask } from '../task-engine.ts'
-import type { Fence } from '../task-store.ts'
+import { createHintBus, type Fence } from '../task-store.ts'
 
 let { clock, store, events, engineOn, broken } = createEngineBench()
 beforeEach(() => {
@@ -535,5 +535,161 @@ describe('a worker that stops', () => {
     await clock.pass(200_000)
     expect(events).toEqual([])
     expect(held.turns).toHaveLength(1)
+  })
+})
+
+describe('a claim that is under way', () => {
+  /** An engine whose claims wait until the test answers them. */
+  async function gated(concurrency: number) {
+    const answers: (() => void)[] = []
+    const hints = createHintBus()
+    let looks = 0
+    const on = broken({
+      onHint: hints.onHint,
+      async claim(...given) {
+        await new Promise<void>((resolve) => answers.push(resolve))
+        return store.tasks.claim(...given)
+      },
+      nextDueMs(ms) {
+        looks += 1
+        return store.tasks.nextDueMs(ms)
+      },
+    })
+    const engine = engineOn({ pollMs: 60_000 }, on)
+    const held = heldTurn()
+    await engine.serve(held.run, { concurrency })
+    await clock.pass(1)
+    answers[0]?.()
+    await clock.pass(1)
+    const fromElsewhere = async () => {
+      await store.tasks.create(newTask(), 10)
+      hints.publish({ kind: 'due', count: 1 })
+    }
+    return { engine, held, answers, fromElsewhere, looks: () => looks }
+  }
+
+  it('is the only one: a hint meanwhile starts no other', async () => {
+    const { held, answers, fromElsewhere } = await gated(8)
+    await fromElsewhere()
+    await clock.pass(1)
+    expect(answers).toHaveLength(2)
+    await fromElsewhere()
+    await clock.pass(1)
+    expect(answers).toHaveLength(2)
+    answers[1]?.()
+    await clock.pass(1)
+    expect(answers).toHaveLength(3)
+    answers[2]?.()
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(2)
+  })
+
+  it('G1 comes before the look for the next due task, as do tasks that are due already', async () => {
+    const { engine, held, answers, fromElsewhere, looks } = await gated(2)
+    const park = () => ({ kind: 'park' as const, inputs: inputs(), wakeAt: clock.now() + 50_000 })
+    await engine.create(newTask())
+    await clock.pass(1)
+    const before = looks()
+    await fromElsewhere()
+    await clock.pass(1)
+    held.end(0, park())
+    await clock.pass(1)
+    expect(looks()).toBe(before)
+    answers[1]?.()
+    await clock.pass(1)
+    expect(looks()).toBe(before + 1)
+    await engine.create(newTask())
+    for (let i = 0; i < 3; i++) await fromElsewhere()
+    await clock.pass(1)
+    expect(held.turns).toHaveLength(3)
+    held.end(1, park())
+    await clock.pass(1)
+    answers[2]?.()
+    await clock.pass(1)
+    // Two are due, and have no slot.
+    expect(held.turns).toHaveLength(4)
+    expect(looks()).toBe(before + 1)
+  })
+})
+
+describe('the look for the next due task', () => {
+  it('G1 goes as far as the longest pause between two polls', async () => {
+    const within: number[] = []
+    const nextDueMs: Store['tasks']['nextDueMs'] = async (ms) => void within.push(ms)
+    await engineOn({ pollMs: 1_001 }, broken({ nextDueMs })).serve(heldTurn().run)
+    await clock.pass(1)
+    expect(within).toEqual([1_202])
+  })
+
+  it('R11 that fails is reported as a failure to claim', async () => {
+    await engineOn({}, broken({ nextDueMs: noDatabase })).serve(heldTurn().run)
+    await clock.pass(1)
+    expect(errorsDuring()).toEqual(['claim'])
+  })
+
+  it('waits longer and longer for a task that no claim returns, and starts again with the next one', async () => {
+    const at: number[] = []
+    const looks = [0, 0, 0, 0, undefined, 0, 0]
+    const hints = createHintBus()
+    const on = broken({
+      onHint: hints.onHint,
+      async claim() {
+        at.push(clock.now())
+        return []
+      },
+      nextDueMs: async () => looks.shift(),
+    })
+    await engineOn({ pollMs: 60_000 }, on).serve(heldTurn().run)
+    const pass = async (ms: number) => {
+      for (let i = 0; i < ms; i++) await clock.pass(1)
+    }
+    await pass(100)
+    const pauses = () => at.slice(1).map((time, i) => time - (at[i] ?? 0))
+    expect(pauses()).toEqual([5, 10, 20, 40])
+    hints.publish({ kind: 'due', count: 1 })
+    await pass(50)
+    expect(pauses().slice(5)).toEqual([5, 10])
+  })
+})
+
+describe('a hint that something has changed', () => {
+  it.each([
+    ['without an id', (_id: string) => ({ kind: 'changed' as const }), true],
+    ['of a running task', (id: string) => ({ kind: 'changed' as const, id }), true],
+    ['of another task', (_id: string) => ({ kind: 'changed' as const, id: 'other' }), false],
+  ])('E8 %s is a reason to check the leases, or none', async (_what, hint, isReason) => {
+    const hints = createHintBus()
+    let checks = 0
+    const held: Store['tasks']['held'] = (fences) => {
+      checks += 1
+      return store.tasks.held(fences)
+    }
+    const engine = engineOn({}, broken({ onHint: hints.onHint, held }))
+    await engine.serve(heldTurn().run)
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    hints.publish(hint(id))
+    await clock.pass(1)
+    expect(checks).toBe(isReason ? 1 : 0)
+  })
+})
+
+describe('a lease that is found taken after it ran out', () => {
+  it('E9 was no failure of a clock', async () => {
+    const gates: ((held: ReadonlySet<string>) => void)[] = []
+    const { absolved, other, tasks } = ahead()
+    const ask = () => new Promise<ReadonlySet<string>>((resolve) => gates.push(resolve))
+    const engine = engineOn({ leaseMs: 1_000 }, { ...other, tasks: { ...tasks, held: ask, renew: ask } })
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await clock.pass(60)
+    await engine.create(newTask())
+    // The worker checks every 250 ms: at 1,000 ms the lease is still held, and at 1,070 ms not.
+    await clock.pass(1_010)
+    expect(held.turns[0]?.signal.aborted).toBe(false)
+    gates[0]?.(new Set())
+    await clock.pass(1)
+    expect(held.turns[0]?.signal.aborted).toBe(true)
+    expect(absolved).toEqual([])
   })
 })

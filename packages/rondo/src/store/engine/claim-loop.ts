@@ -155,7 +155,7 @@ export function startClaimLoop(
       fill(lease) {
         reserved--
         reservations.delete(filled)
-        if (lease && stopping) close(store.release(lease.fence, 0, false).catch(() => false))
+        if (lease && stopping) close(store.release(lease.fence, 0, false).catch(() => {}))
         else close()
         if (lease === undefined) pump()
         else if (!stopping) start(lease, asked + options.leaseMs)
@@ -229,7 +229,7 @@ export function startClaimLoop(
     await settled(clock, [...running.keys()], options.drainMs)
     for (const turn of [...running.keys()]) {
       turn.lose('draining')
-      await store.release(turn.lease.fence, 0, false).catch(() => false)
+      await store.release(turn.lease.fence, 0, false).catch(() => {})
       leave(turn, { kind: 'lost', reason: 'draining' })
     }
     await releaseAbandoned().catch(() => {})
