@@ -2,8 +2,8 @@
  * Stryker's side of `npm run mutants`: a test runner that loads the tests once and runs them again for every mutant, and the rule for
  * texts. Stryker's own runner for vitest starts a worker for every mutant, which takes longer than the tests do.
  *
- * Every outcome is written down at once, so a run that was interrupted goes on where it was. What a test has noticed before is not
- * tried again unless the code around the mutant or the file of that test has changed.
+ * Every outcome is written down at once, so a run that was interrupted goes on where it was. A mutant is tried again if the code around
+ * it has changed, or the file of the test that noticed it. One that survived is tried with the files that are new or have changed.
  */
 
 import { createHash } from 'node:crypto'
@@ -17,8 +17,8 @@ const hashOf = (...parts) => createHash('sha256').update(JSON.stringify(parts)).
 const hashOfFile = (file) => hashOf(readFileSync(file, 'utf8'))
 
 class Runner {
-  /** The mutants that were noticed before. */
-  killed = new Map()
+  /** The outcomes of earlier runs. */
+  known = new Map()
 
   capabilities() {
     return { reloadEnvironment: true }
@@ -27,7 +27,7 @@ class Runner {
   async init() {
     const lines = existsSync(OUTCOMES) ? readFileSync(OUTCOMES, 'utf8').trim().split('\n') : []
     for (const known of lines.map((line) => JSON.parse(line))) {
-      if (known.status === 'killed') this.killed.set(known.mutant, known)
+      if (known.status !== 'timeout') this.known.set(known.mutant, known)
     }
     const options = { config: 'scripts/mutants/vitest.config.ts', watch: false, reporters: [{}] }
     this.vitest = await createVitest('test', options)
@@ -69,27 +69,35 @@ class Runner {
     const lines = readFileSync(fileName, 'utf8').split('\n')
     const around = lines.slice(Math.max(0, start.line - 2), end.line + 3)
     const mutant = hashOf(basename(fileName), around, start.column, end.column, replacement)
-    const known = this.killed.get(mutant)
-    if (known?.tests.every(({ file, hash }) => existsSync(file) && hash === hashOfFile(file))) {
+    const known = this.known.get(mutant)
+    const isSame = ({ file, hash }) => existsSync(file) && hash === hashOfFile(file)
+    if (known?.status === 'killed' && known.tests.every(isSame)) {
       const killedBy = known.tests.map(({ file, name }) => `${resolve(file)}#${name}`)
       return { status: 'killed', killedBy, failureMessage: 'as before', nrOfTests: 0 }
     }
-    const result = await this.run(options)
-    const tests = (result.killedBy ?? []).map((id) => {
-      const [file, ...name] = relative('.', id).split('#')
-      return { file, name: name.join('#'), hash: hashOfFile(file) }
-    })
+    const passed = known?.status === 'survived' ? known.tests.filter(isSame) : []
+    const files = this.filesOf(options).filter((file) => !passed.some((one) => resolve(one.file) === file))
+    const result = files.length === 0 ? { status: 'survived', nrOfTests: 0 } : await this.run(options, files)
+    const noted = (file, name) => ({ file: relative('.', file), name, hash: hashOfFile(file) })
+    const tests =
+      result.status === 'survived'
+        ? [...passed, ...files.map((file) => noted(file))]
+        : (result.killedBy ?? []).map((id) => {
+            const [file, ...name] = id.split('#')
+            return noted(file, name.join('#'))
+          })
     const at = `${fileName}:${start.line + 1}:${start.column + 1}`
     const line = { mutant, status: result.status, at, replacement, tests }
-    appendFileSync(OUTCOMES, `${JSON.stringify(line)}\n`)
+    if (files.length > 0) appendFileSync(OUTCOMES, `${JSON.stringify(line)}\n`)
     return result
   }
 
-  async run({ activeMutant, testFilter, hitLimit, mutantActivation }) {
+  filesOf({ testFilter }) {
+    return this.files.filter((file) => !testFilter || testFilter.some((id) => id.startsWith(`${file}#`)))
+  }
+
+  async run({ activeMutant, testFilter, hitLimit, mutantActivation }, files) {
     const mutant = activeMutant.id
-    const files = this.files.filter(
-      (file) => !testFilter || testFilter.some((id) => id.startsWith(`${file}#`)),
-    )
     const command = { mutant, files, tests: testFilter, hitLimit, reload: mutantActivation === 'static' }
     const { tests, hits, error } = await this.send(command)
     if (hits > hitLimit) return { status: 'timeout', reason: 'The mutant ran 100 times as often as before' }

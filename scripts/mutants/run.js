@@ -1,24 +1,59 @@
 /**
  * `npm run mutants -- seal`: changes the sources of a folder of packages/rondo/src, one place at a time, and prints the changes that
- * no test notices. A second run tests what has changed, and what survived (plugin.js).
+ * no test notices. A second run tests what has changed, and what survived (plugin.js). `npm run mutants -- carry/undo` changes the files
+ * whose path begins so.
  *
  * A change that no test can notice is listed with its reason in test/mutants.md. Any other survivor is a failure.
  * With `--publish`, the folder's figures are written into the page "How it is tested".
  */
 
 import { spawnSync } from 'node:child_process'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 
-const beside = (folder) => `packages/rondo/src/${folder}/**/*.test.ts`
+const SOURCES = 'packages/rondo/src'
+const beside = (folder) => `${SOURCES}/${folder}/**/*.test.ts`
 
 const tests = (folder, ...names) => names.map((name) => `test/${folder}/${name}.test.ts`)
 
-/** The tests of each folder: those beside the files, and others in memory that test what the folder promises. */
+/**
+ * The tests of each folder: those beside the files, and others in memory that test what the folder promises. Of a large folder, those
+ * of each file, because what survives is tried with all of them.
+ */
 const TESTS = {
   seal: [beside('seal')],
   replay: [beside('replay')],
   journal: [beside('journal')],
-  carry: [beside('carry')],
+  carry: {
+    permit: 'task/concurrency task/undo',
+    'single-use': 'task/single-use scenarios/single-use',
+    undo: 'task/undo scenarios/undo',
+    'task/redeem': 'task/undo',
+    token:
+      'task/single-use scenarios/single-use security/binding security/fork task/promotion task/lost-reply operate/log operate/telemetry scenarios/task-capability',
+    'task/journal':
+      'task/keys task/offer task/retry task/time task/session task/beside-work task/large scenarios/unread security/database-writer operate/telemetry',
+    'task/begin':
+      'task/lost-reply task/promotion task/large task/single-use task/related task/keys task/tools task/concurrency task/undo scenarios/task-capability operate/telemetry',
+    'task/call':
+      'task/session task/draft task/published task/session-list task/poll-interval task/notification task/related task/tools task/status scenarios/apps security/database-writer operate/telemetry',
+    'task/hook': 'task/hook task/hook-time',
+    'task/operate': 'task/operate-clients task/undo scenarios/labels',
+    'task/approve': 'scenarios/approvals',
+    'task/turn':
+      'task/hook task/time task/retry task/lost-reply task/session task/status task/offer task/store-failure task/single-use task/large task/keys task/undo scenarios/labels scenarios/approvals scenarios/upgrade operate/telemetry',
+    'task/status': 'task/status task/beside-work task/offer task/hook task/keys task/retry',
+    'task/label': 'scenarios/labels',
+    'task/tools': 'task/tools',
+    'carrier host':
+      'scenarios/task-capability scenarios/rounds task/tools task/time task/promotion scenarios/unread operate/author-mistakes',
+    scope: 'task/session-list task/related task/tools',
+    push: 'task/session task/tools task/single-use task/undo scenarios/undo scenarios/push',
+    round:
+      'operate/log operate/author-mistakes operate/telemetry task/concurrency task/undo task/promotion scenarios/labels scenarios/task-capability scenarios/upgrade',
+    report: 'operate/log operate/author-mistakes operate/telemetry operate/telemetry-signals task/retry',
+    around: 'task/session-list',
+    migration: 'scenarios/continuation',
+  },
   'store/engine': [
     beside('store/engine'),
     'packages/rondo/src/store/memory/**/*.test.ts',
@@ -49,26 +84,44 @@ const LISTED = 'test/mutants.md'
 const PAGE = 'docs/reference/how-it-is-tested.md'
 const REPORT = 'node_modules/.cache/mutants.json'
 
-const [folder, ...rest] = process.argv.slice(2)
+const [given = '', ...rest] = process.argv.slice(2)
 const options = rest.filter((option) => option !== '--publish')
-if (!(folder in TESTS)) {
+const folder = Object.keys(TESTS).find((name) => given === name || given.startsWith(`${name}/`))
+if (folder === undefined) {
   console.error(`Usage: npm run mutants -- FOLDER [--publish], one of ${Object.keys(TESTS).join(', ')}`)
   process.exit(2)
 }
-const mutate = `packages/rondo/src/${folder}/**/*.ts,!**/*.test.ts`
-const args = ['run', 'scripts/mutants/stryker.config.json', '--mutate', mutate]
-const { status } = spawnSync('npx', ['stryker', ...args, ...options], {
-  stdio: 'inherit',
-  env: { ...process.env, RONDO_MUTANTS: TESTS[folder].join() },
-})
-if (status !== 0) process.exit(status ?? 1)
-judge(JSON.parse(readFileSync(REPORT, 'utf8')))
+const files = {}
+for (const { sources, tests } of groupsOf(folder).filter(({ sources }) => sources.length > 0)) {
+  const args = ['run', 'scripts/mutants/stryker.config.json', '--mutate', sources.join()]
+  const { status } = spawnSync('npx', ['stryker', ...args, ...options], {
+    stdio: 'inherit',
+    env: { ...process.env, RONDO_MUTANTS: tests.join() },
+  })
+  if (status !== 0) process.exit(status ?? 1)
+  Object.assign(files, JSON.parse(readFileSync(REPORT, 'utf8')).files)
+}
+judge(files)
 
-function judge({ files }) {
+/** Sources that are changed in one run of Stryker, and their tests. */
+function groupsOf(folder) {
+  const root = `${SOURCES}/${folder}`
+  const all = readdirSync(root, { recursive: true }).map((file) => `${root}/${file}`)
+  const sources = all.filter((file) => /(?<!\.test)\.ts$/.test(file))
+  const wanted = sources.filter((file) => file.startsWith(`${SOURCES}/${given}`))
+  const tests = TESTS[folder]
+  if (Array.isArray(tests)) return [{ sources: wanted, tests }]
+  return Object.entries(tests).map(([names, others]) => ({
+    sources: wanted.filter((file) => names.split(' ').some((name) => file === `${root}/${name}.ts`)),
+    tests: [beside(folder), ...others.split(' ').map((other) => `test/${other}.test.ts`)],
+  }))
+}
+
+function judge(files) {
   const listed = readFileSync(LISTED, 'utf8').split('\n')
   const count = { killed: 0, listed: 0, open: 0 }
   for (const [name, { source, mutants }] of Object.entries(files)) {
-    const file = name.replace('packages/rondo/src/', '')
+    const file = name.replace(`${SOURCES}/`, '')
     for (const { status, replacement, location } of mutants) {
       if (status === 'Ignored') continue
       if (status === 'Killed' || status === 'Timeout') count.killed += 1
@@ -82,14 +135,14 @@ function judge({ files }) {
       }
     }
   }
-  const obsolete = listed.filter((line) => line.startsWith(`| \`${folder}/`))
+  const obsolete = listed.filter((line) => line.startsWith(`| \`${given}`))
   for (const line of obsolete) console.log(`Not a survivor: ${line}`)
   const all = count.killed + count.listed + count.open
   const cells = [all, count.killed, count.listed, `${((100 * count.killed) / all).toFixed(1)} %`]
-  const row = `| \`${folder}\` | ${cells.join(' | ')} |`
+  const row = `| \`${given}\` | ${cells.join(' | ')} |`
   console.log('| folder | mutants | killed | listed | score |')
   console.log(row)
-  if (rest.includes('--publish')) publish(row)
+  if (rest.includes('--publish') && given === folder) publish(row)
   if (count.open > 0 || obsolete.length > 0) process.exitCode = 1
 }
 
