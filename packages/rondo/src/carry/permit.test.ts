@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
+import type { StoreClock } from '../lib/clock.ts'
 import { createHost } from '../serve/host.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { PermitRequest, PermitStore } from '../store/permits.ts'
@@ -257,6 +258,35 @@ describe('a permit that is held', () => {
     expect(await isFree()).toBe(false)
     time += HOLD_MS
     expect(await isFree()).toBe(true)
+  })
+
+  it('M3 is renewed for twice a lease while its handler runs, twice in a lease, whether or not the store is away', async () => {
+    const timers = new Map<() => unknown, number>()
+    const idly: StoreClock['idly'] = (ms, run) => {
+      timers.set(run, ms)
+      return () => void timers.delete(run)
+    }
+    const clock: StoreClock = { now: () => time, elapsed: () => time, after: idly, idly }
+    const taken = await takePermit(roundOf('a'), terms, permits, clock)
+    const turn = async (): Promise<void> => {
+      const [[run, ms] = [() => {}, 0]] = timers
+      timers.delete(run)
+      time += ms
+      await run()
+      await new Promise((resolve) => setImmediate(resolve))
+    }
+    await turn()
+    away = new RondoError('STORE_UNAVAILABLE')
+    await turn()
+    away = undefined
+    await turn()
+    expect(renewed).toEqual([
+      [HOLD_MS, undefined],
+      [HOLD_MS, undefined],
+    ])
+    expect(time).toBe(START + 1.5 * LEASE_MS)
+    if (taken.kind === 'held') await taken.permit.release()
+    expect(timers.size).toBe(0)
   })
 
   it('M3 ends with its call', async () => {

@@ -15,7 +15,7 @@
 
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
-import { repeat, storeClock } from '../lib/clock.ts'
+import { repeat, type StoreClock, storeClock } from '../lib/clock.ts'
 import type { ReplayInput } from '../replay/input.ts'
 import { tagsOf } from '../seal/tag.ts'
 import type { PermitStore } from '../store/permits.ts'
@@ -62,6 +62,7 @@ export async function takePermit(
   round: Round,
   concurrency: Concurrency,
   permits: PermitStore,
+  clock: StoreClock = storeClock,
 ): Promise<Taken> {
   const { host, call, beginning, principal, task } = round
   await host.keys.ready()
@@ -75,8 +76,10 @@ export async function takePermit(
     const endsWith = task && (await openAlarm(host, beginning.journal))
     const request = { holder, tags, limit, holdMs, queues, endsWith, ...(task && { task: task.task }) }
     const grant = await permits.acquire(request)
-    if (grant.kind === 'held')
-      return { kind: 'held', permit: holdPermit(round, permits, { ...grant, alarm: endsWith }, concurrency) }
+    if (grant.kind === 'held') {
+      const permit = holdPermit(round, permits, { ...grant, alarm: endsWith }, concurrency, clock)
+      return { kind: 'held', permit }
+    }
     if (!queues) return { kind: 'busy', retryMs: grant.retryMs }
     const patience = Math.min(MAX_QUEUE_MS, Math.max(MIN_QUEUE_MS, grant.waitedMs))
     return { kind: 'queued', delayMs: patience }
@@ -93,6 +96,7 @@ function holdPermit(
   permits: PermitStore,
   { grant, alarm: given }: { readonly grant: string; readonly alarm: string | undefined },
   { releases }: Concurrency,
+  clock: StoreClock,
 ): HeldPermit {
   const { host, beginning, row, task } = round
   const { flow } = beginning
@@ -112,7 +116,7 @@ function holdPermit(
     return next
   }
   const stop = repeat(
-    storeClock,
+    clock,
     () => host.leaseMs / 2,
     // If the store is away, the hold ends by itself, and the next check finds out.
     () => void renew(holdOf(host)).catch(() => {}),
