@@ -108,3 +108,11 @@ it('B8 a store that was never reached has no epoch, which is read again later', 
   expect(await late).toBe('one')
   expect(reads).toHaveLength(2)
 })
+
+it('B8 the first round of all waits two seconds for a store that is slow', async () => {
+  const { epoch, reads, pass } = start()
+  const first = epoch()
+  pass(1_999)
+  reads[0]?.resolve('one')
+  expect(await first).toBe('one')
+})
