@@ -21,6 +21,12 @@ describe('pad and unpad', () => {
     )
   })
 
+  it('P1 restores data that fills its bucket, or leaves a few bytes of it', () => {
+    for (let bytes = 240; bytes <= 256; bytes++) {
+      expect(unpad(pad(Buffer.alloc(bytes, 1)))).toEqual(Buffer.alloc(bytes, 1))
+    }
+  })
+
   it('P14 grows with the data, by at most an eighth or one step of 256 bytes', () => {
     const broken = [...Array(60_000).keys()].filter((bytes) => {
       const size = paddedSize(bytes)

@@ -39,12 +39,14 @@ describe('principalTag', () => {
     )
   })
 
-  it.each([[{ subject: '' }], [{ client: 'desktop' } as unknown as Principal]])(
-    'T1 refuses a principal without a subject rather than share it: %j',
-    (nobody) => {
-      expect(() => principalTag(nobody)).toThrow(TypeError)
-    },
-  )
+  it.each([
+    [{ subject: '' }],
+    [{ client: 'desktop' } as unknown as Principal],
+    [{ subject: 42 } as unknown as Principal],
+    [{ subject: null } as unknown as Principal],
+  ])('T1 refuses a principal without a subject rather than share it: %j', (nobody) => {
+    expect(() => principalTag(nobody)).toThrow(TypeError)
+  })
 })
 
 describe('requestDigest', () => {
