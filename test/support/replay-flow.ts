@@ -48,6 +48,8 @@ export interface ReplayFlow {
   readonly clock: { now: number }
   /** Errors of functions passed to `ctx.defer`. */
   readonly faults: unknown[]
+  /** The questions of each advice of development mode. */
+  readonly advised: (readonly string[])[]
   readonly notified: { method: string; params: Record<string, unknown> }[]
 }
 
@@ -66,11 +68,13 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
   const clock = { now: 1_000_000 }
   const notified: ReplayFlow['notified'] = []
   const faults: unknown[] = []
+  const advised: ReplayFlow['advised'] = []
   let anchored = options.anchored ?? false
   let rounds = 0
   const flow: ReplayFlow = {
     clock,
     faults,
+    advised,
     notified,
     journal: { startedAt: clock.now, seed: 'seed', entries: [], reasks: {}, moves: 0, ...options.journal },
     asked: {},
@@ -130,7 +134,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
           digest,
           derive: deriveBytes,
           after(ms, fn) {
-            const timer = setTimeout(fn, ms)
+            const timer = setTimeout(fn, Math.min(ms, 2 ** 31 - 1))
             return () => clearTimeout(timer)
           },
           // The time of a run that only sleeps passes at once.
@@ -149,7 +153,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         ...more,
       }
       const first = await replay(input)
-      const report = options.dev ? await verify(input, first) : first
+      const report = options.dev ? await verify(input, first, (keys) => void advised.push(keys)) : first
       const { ending } = report
       if (ending.kind === 'asking' || ending.kind === 'moved' || ending.kind === 'sleeping') {
         anchored = true

@@ -9,7 +9,7 @@
  * approve 3: A decision that became void before it was used is not used: the request waits again, under another hook.
  */
 
-import { ApprovalDenied, ApprovalExpired, EventExpired, misuse, RondoError } from '../errors.ts'
+import { ApprovalDenied, ApprovalExpired, misuse, RondoError } from '../errors.ts'
 import { canonicalJson, isRecord } from '../lib/json.ts'
 import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Approval, ApprovalOptions, ApprovalVerdict, Decision } from '../tool/approval.ts'
@@ -65,7 +65,7 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
     const within = Math.min(withinMs, Math.max(0, until - run.platform.now()))
     const hook = await openHook(run, hookName, { within })
     until = (await work(run, 'step', `${hookName}:asked`, async () => {
-      const closes = run.record.deadline(`${hookName}.received`) ?? run.platform.now() + within
+      const closes = run.record.deadline(`${hookName}.received`) as number
       await approvals.open(id, { ...asked, key, attempt, hook: hook.id, until: closes })
       return closes
     })) as number
@@ -73,12 +73,10 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
       hookName,
       `Waiting for approval by ${asked.from.join(', ')}, until ${new Date(until).toISOString()}`,
     )
+    // An event without a schema is rejected only when its time is up.
     const expired = await hook.received().then(
       () => false,
-      (error) => {
-        if (error instanceof EventExpired) return true
-        throw error
-      },
+      () => true,
     )
     const verdict = (await work(run, 'step', `${hookName}:used`, () =>
       approvals.use(id, attempt, expired),
@@ -104,10 +102,11 @@ function conclude(key: string, verdict: ApprovalVerdict, approvals: Approvals): 
 function refuseRewording(run: RunState, key: string, name: string): void {
   if (run.record.find(`${name}:1`)) return
   const prefix = `approval:${key}:`
-  const hooks = run.record
+  const wordings = run.record
     .toJournal()
-    .entries.filter(({ kind, key: one }) => kind === 'hook' && one.startsWith(prefix))
-  const wordings = hooks.filter((hook) => /^[\w-]{12}:1$/.test(hook.key.slice(prefix.length)))
+    .entries.filter(
+      (entry) => entry.key.startsWith(prefix) && /^[\w-]{12}:1$/.test(entry.key.slice(prefix.length)),
+    )
   if (wordings.length < MAX_WORDINGS) return
   const detail = `The approval "${key}" has other words or details in every turn. Keep clocks and random values out of them.`
   run.turn.refuse(new RondoError('REPLAY_QUESTION_CHANGES', detail))
@@ -133,9 +132,6 @@ function readOptions(key: string, options: ApprovalOptions): ReadOptions {
   if (typeof allowSelf !== 'boolean' || typeof passNote !== 'boolean')
     throw misuse(`allowSelf and passNote of ${what} must be true or false.`)
   const { escalate, remind } = options
-  const remindMs = remind === undefined ? undefined : checkDuration(`remind of ${what}`, remind)
-  if (remindMs !== undefined && remindMs < MIN_REMIND_MS)
-    throw misuse(`remind of ${what} must be at least a minute: it is how often approvers get a message.`)
   return {
     from: readGroups(`from of ${what}`, options.from),
     message,
@@ -151,8 +147,14 @@ function readOptions(key: string, options: ApprovalOptions): ReadOptions {
         to: readGroups(`escalate.to of ${what}`, escalate.to),
       },
     }),
-    ...(remindMs !== undefined && { remindMs }),
+    ...(remind !== undefined && { remindMs: readRemind(`remind of ${what}`, remind) }),
   }
+}
+
+function readRemind(what: string, given: unknown): number {
+  const ms = checkDuration(what, given)
+  if (ms >= MIN_REMIND_MS) return ms
+  throw misuse(`${what} must be at least a minute: it is how often approvers get a message.`)
 }
 
 function readGroups(what: string, given: unknown): readonly string[] {

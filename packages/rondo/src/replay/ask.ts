@@ -39,7 +39,6 @@ import {
   expireQuestion,
   fixDeadline,
   isOver,
-  isTooLate,
   outlivesTask,
 } from './wait.ts'
 
@@ -79,8 +78,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
     const kept = run.record.takeEarly(key)
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
-    if (found) run.record.invalidate(key)
-    if (within !== undefined && !kept && isTooLate(run, key)) return question.expire(run.platform.now())
+    run.record.invalidate(key)
     const { asked, answers, anchored, unasked } = run.incoming
     const arrived = run.arriving?.answers.get(key)
     const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : kept?.question)

@@ -61,6 +61,22 @@ describe('ctx.label', () => {
     expect(written.at(-1)).toEqual({ state: 'worked', name: 'given' })
   })
 
+  it('M5 writes labels that a new release sets where a replay is, as soon as there is news', async () => {
+    const { input, written } = keeping()
+    const handler =
+      (isNew: boolean): Handler =>
+      async (ctx) => {
+        if (isNew) ctx.label({ release: 'new' })
+        await ctx.step('one', () => 1)
+        await ctx.ask('q', textQuestion())
+        await ctx.step('two', () => 2)
+      }
+    const flow = replayFlow(handler(false))
+    await flow.round(undefined, { input })
+    await flow.round({ q: { action: 'accept', content: { value: '' } } }, { input, handler: handler(true) })
+    expect(written).toEqual([{ release: 'new' }])
+  })
+
   it('M5 ends no run before its labels are written, and refuses the run if they cannot be', async () => {
     let release = (): void => {}
     const written = new Promise<void>((resolve) => {
@@ -86,6 +102,7 @@ describe('ctx.label', () => {
   it.each<[string, unknown, string]>([
     ['text', '4711', 'takes an object with names and values: ctx.label({ order: '],
     ['nothing', undefined, 'got undefined'],
+    ['null', null, 'got null'],
     ['an array', ['4711'], 'got an array'],
     [
       'a number as a value',
@@ -114,6 +131,8 @@ describe('ctx.label', () => {
       for (let i = 0; i < 9; i++) ctx.label({ [`l${i}`]: 'x' })
     }
     expect(await errorOf(nine)).toContain('at most 8 labels')
+    const longest = Array.from({ length: 8 }, (_, i) => [`${i}`.repeat(64), 'x'.repeat(256)])
+    expect(await errorOf((ctx) => ctx.label(Object.fromEntries(longest)))).toBe('returned')
     const { labels } = await replayFlow((ctx) =>
       ctx.label(JSON.parse('{"__proto__":"a","constructor":"b"}')),
     ).round()
@@ -127,7 +146,10 @@ describe('ctx.label', () => {
     const { ending } = await replayFlow((ctx) =>
       ctx.step('load', () => ctx.label({ order: '1' }) as never),
     ).round()
-    expect(ending).toMatchObject({ kind: 'threw', error: { code: 'REPLAY_NESTED' } })
+    expect(ending).toMatchObject({
+      kind: 'threw',
+      error: { code: 'REPLAY_NESTED', message: expect.stringContaining('The ctx.label() was called inside') },
+    })
   })
 
   it('M5 reports labels that are set after the handler returned, and ignores them', async () => {

@@ -32,7 +32,7 @@ export function setLabels(run: RunState, given: unknown): void {
       `A call can have at most ${MAX_LABELS} labels; ctx.label() would set number ${labels.size}, ${JSON.stringify([...labels.keys()].at(-1))}.`,
     )
   run.labels = labels
-  run.relabelled = true
+  run.newLabels = labels
   keepLabels(run)
 }
 

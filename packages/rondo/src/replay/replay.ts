@@ -39,7 +39,7 @@ export async function replay(input: ReplayInput): Promise<RunReport> {
   start(run)
   const ending = await run.turn.ending
   signal.abort()
-  if (run.waits?.size || run.alarm) stopTimers(run)
+  stopTimers(run)
   if (run.deferred.length > 0) await runDeferred(run)
   return {
     ending: bounded(ending, run),

@@ -66,8 +66,8 @@ export interface RunState extends ReplayInput {
   undone?: Set<string>
   /** The labels that the handler has set, the latest last. */
   labels?: ReadonlyMap<string, string>
-  /** True if some of the labels have not been passed to the carrier. */
-  relabelled?: boolean
+  /** The labels, while they have not been passed to the carrier. */
+  newLabels?: ReadonlyMap<string, string>
   /** Cancels the timer for the next deadline. */
   alarm?: () => void
   /** Cancels the timer of a request that only sleeps. */
@@ -116,6 +116,8 @@ export function answerArrived(
 export interface Handed {
   readonly label: string
   readonly question: QuestionMark | undefined
+  /** The operations of its run that nothing has observed. */
+  readonly floating: Set<Handed>
   /** True once something has subscribed to the promise of the operation. */
   observed: boolean
   /** True once the promise of the operation has settled. */
@@ -243,9 +245,10 @@ const MAX_NAME = 128
 const FORBIDDEN = new Set(['__proto__', 'constructor', 'prototype'])
 
 function assertName(key: unknown): asserts key is string {
-  if (typeof key === 'string' && key !== '' && key.length <= MAX_NAME && !FORBIDDEN.has(key)) return
+  const isTooLong = typeof key === 'string' && key.length > MAX_NAME
+  if (typeof key === 'string' && key !== '' && !isTooLong && !FORBIDDEN.has(key)) return
   const given = typeof key === 'string' ? JSON.stringify(key.slice(0, MAX_NAME)) : typeof key
-  const rest = typeof key === 'string' && key.length > MAX_NAME ? `…, which has ${key.length}` : ''
+  const rest = isTooLong ? `…, which has ${key.length}` : ''
   const wanted = `a string of 1 to ${MAX_NAME} characters, other than ${[...FORBIDDEN].join(', ')}`
   throw misuse(
     `The name of an ask or a step must be ${wanted}; got ${given}${rest}. ` +
@@ -303,9 +306,7 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   const failed = (error: unknown): void => run.turn.refuse(named(toRefusal(error), entry))
   run
     .persist(entry)
-    .then(() => {
-      if (!run.turn.ended()) then(index)
-    }, failed)
+    .then(() => then(index), failed)
     .finally(() => {
       release()
       settled()
@@ -316,21 +317,21 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
 /** A recorded result was delivered. */
 export function noteReplayed(run: RunState): void {
   if (run.tally.past > 0) run.tally.past -= 1
-  if (run.relabelled) keepLabels(run)
+  keepLabels(run)
 }
 
 /** From here on everything happens for the first time. */
 export function noteNews(run: RunState): void {
   run.tally.past = 0
-  if (run.relabelled) keepLabels(run)
+  keepLabels(run)
 }
 
 /** Passes new labels to the carrier, unless the handler repeats what an earlier run did: that run has passed them on. */
 export function keepLabels(run: RunState): void {
-  const { labelling, labels, frozen, tally, turn } = run
-  if (!labels || frozen || tally.past > 0 || turn.ended()) return
-  run.relabelled = false
-  if (labelling && 'keep' in labelling) void continueDuring(run, labelling.keep(labels))
+  const { labelling, newLabels, frozen, tally, turn } = run
+  if (!newLabels || frozen || tally.past > 0 || turn.ended()) return
+  run.newLabels = undefined
+  if (labelling && 'keep' in labelling) void continueDuring(run, labelling.keep(newLabels))
 }
 
 /**
@@ -339,7 +340,6 @@ export function keepLabels(run: RunState): void {
  */
 class HandedPromise<T> extends Promise<T> {
   operation: Handed | undefined
-  floating: Set<Handed> | undefined
 
   static override get [Symbol.species](): PromiseConstructor {
     return Promise
@@ -352,7 +352,7 @@ class HandedPromise<T> extends Promise<T> {
   ): Promise<A | B> {
     if (this.operation) {
       this.operation.observed = true
-      this.floating?.delete(this.operation)
+      this.operation.floating.delete(this.operation)
     }
     return super.then(onFulfilled, onRejected)
   }
@@ -368,16 +368,17 @@ export function operate<T>(
   const nested = nestedError(run, label)
   if (nested) run.turn.refuse(nested)
   else if (run.left === 'unreported') reportLate(run, label)
-  const operation: Handed = { label, question, observed: false, settled: false, failed: undefined }
+  const { floating } = run
+  const operation: Handed = { label, question, floating, observed: false, settled: false, failed: undefined }
   const handed = new HandedPromise<T>((resolve, reject) =>
     nested ? reject(nested) : resolve(begin(operation)),
   )
-  run.floating.add(operation)
+  floating.add(operation)
   if (question) run.unread.add(operation)
   handed.then(
     () => {
       operation.settled = true
-      run.floating.delete(operation)
+      floating.delete(operation)
     },
     (error) => {
       operation.settled = true
@@ -385,7 +386,6 @@ export function operate<T>(
     },
   )
   handed.operation = operation
-  handed.floating = run.floating
   return handed
 }
 
@@ -396,7 +396,6 @@ export function operate<T>(
  */
 export function questionsBefore(run: RunState, effect: Handed): () => RondoError | undefined {
   for (const question of run.unread) if (question.observed && question.settled) run.unread.delete(question)
-  if (run.unread.size === 0) return () => undefined
   const before = [...run.unread]
   const outrun = before.find((one) => one.question === 'confirmation')
   return () => {

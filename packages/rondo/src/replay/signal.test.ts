@@ -23,6 +23,7 @@ describe('the signal of a run', () => {
     const { run, closing } = createSignal()
     const { signal } = { signal: run.get() }
     expect(signal).toBeInstanceOf(AbortSignal)
+    expect(run.get()).toBe(signal)
     expect(signal.aborted).toBe(false)
     for (const close of closing) close()
     expect(signal.aborted).toBe(true)
@@ -74,9 +75,20 @@ describe('the signal of a run', () => {
     signal.onabort = () => void seen.push('first')
     signal.onabort = null
     expect(signal.onabort).toBeNull()
+    signal.onabort = 'no function' as never
+    expect(signal.onabort).toBeNull()
     signal.onabort = () => void seen.push('second')
     run.abort()
     expect(seen).toEqual(['second'])
+  })
+
+  it('ignores null in place of a listener, as every signal does', () => {
+    const { run, errors } = createSignal()
+    const signal = run.get()
+    signal.addEventListener('abort', null as never)
+    signal.removeEventListener('abort', null as never)
+    run.abort()
+    expect(errors).toEqual([])
   })
 
   it('works with what takes a signal: fetch, timers, events and derived signals', async () => {

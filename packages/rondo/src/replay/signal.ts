@@ -16,21 +16,22 @@ export interface RunSignal {
 
 export function createRunSignal(line: Line, onError: (error: unknown) => void): RunSignal {
   let controller: AbortController | undefined
-  let stop: (() => void) | undefined
+  let stop = (): void => {}
   let over = false
   return {
     get() {
       if (!controller) {
-        controller = new AbortController()
-        guardListeners(controller.signal, onError)
-        if (over || line.closed) controller.abort()
-        else stop = line.onClose(() => controller?.abort())
+        const made = new AbortController()
+        controller = made
+        guardListeners(made.signal, onError)
+        if (over || line.closed) made.abort()
+        else stop = line.onClose(() => made.abort())
       }
       return controller.signal
     },
     abort() {
       over = true
-      stop?.()
+      stop()
       controller?.abort()
     },
   }

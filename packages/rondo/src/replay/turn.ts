@@ -84,10 +84,10 @@ export interface TurnOptions {
   readonly frozen?: boolean
   /** Why this instance wants to release the call now, if it does. */
   mayMove(): MoveReason | undefined
-  /** Shows questions while work goes on. Without it they go out when the run is suspended. */
-  publish?(questions: ReadonlyMap<string, OpenQuestion>): void
+  /** Shows questions while work goes on. */
+  publish(questions: ReadonlyMap<string, OpenQuestion>): void
   /** Called when nothing else is left: how the run ends if it only sleeps, unless it waits until a sleep is over. */
-  rest?(): Ending | undefined
+  rest(): Ending | undefined
 }
 
 export function createTurn(options: TurnOptions): Turn {
@@ -107,7 +107,7 @@ export function createTurn(options: TurnOptions): Turn {
   let now = startedAt
   let position = -1
   let ended: Ending | undefined
-  let doomed: (() => RondoError) | undefined
+  let doomed: (() => Ending) | undefined
   let settle: (ending: Ending) => void
   const ending = new Promise<Ending>((resolve) => {
     settle = resolve
@@ -115,7 +115,7 @@ export function createTurn(options: TurnOptions): Turn {
 
   const end = (how: Ending): void => {
     if (ended) return
-    ended = doomed ? { kind: 'refused', error: doomed() } : how
+    ended = doomed?.() ?? how
     if (running === 0) settle(ended)
   }
 
@@ -128,40 +128,38 @@ export function createTurn(options: TurnOptions): Turn {
   const moment = (): void => {
     scheduled = false
     if (ended) return
-    if (doomed) return end({ kind: 'refused', error: doomed() })
+    if (doomed) return end(doomed())
     if (fresh.some(isPoint)) return passPoints()
     if (due.length > 0) return handNext()
     if (fresh.length > 0 && holds.size === 0) beginFresh()
     if (ended) return
     if (running > 0) return publish()
-    if (due.length > 0 || fresh.length > 0) return wake()
     if (leaving) end({ kind: 'background' })
     else if (questions.size > 0 || events.size > 0) end({ kind: 'asking', questions, events })
     else if (held.length > 0) end({ kind: 'moved', reason: 'effect' })
     else {
-      const sleeping = rest?.()
+      const sleeping = rest()
       if (sleeping) end(sleeping)
     }
   }
 
   /** The handler waits, and other work goes on: the client may answer meanwhile. */
   const publish = (): void => {
-    if (unshown.size === 0 || frozen) return
+    if (unshown.size === 0) return
     const shown = [...questions].filter(([key]) => unshown.has(key))
     unshown.clear()
-    options.publish?.(new Map(shown))
+    options.publish(new Map(shown))
   }
 
   const handNext = (): void => {
     let first = 0
     for (let i = 1; i < due.length; i++) if (at(due, i).index < at(due, first).index) first = i
     for (const { index } of holds) if (index < at(due, first).index) return
-    const [next] = due.splice(first, 1)
-    if (next) {
-      now = Math.max(now, next.at)
-      position = Math.max(position, next.index)
-      next.hand()
-    }
+    const next = at(due, first)
+    due.splice(first, 1)
+    now = Math.max(now, next.at)
+    position = Math.max(position, next.index)
+    next.hand()
     wake()
   }
 
@@ -236,7 +234,6 @@ export function createTurn(options: TurnOptions): Turn {
       unshown.delete(key)
     },
     anchor() {
-      if (anchored) return
       anchored = true
       fresh.push(...held.splice(0))
       wake()
@@ -249,11 +246,11 @@ export function createTurn(options: TurnOptions): Turn {
     end,
     refuse: (error) => end({ kind: 'refused', error }),
     doom(error) {
-      doomed = error
+      doomed = () => ({ kind: 'refused', error: error() })
       wake()
     },
     returned(value) {
-      const [asked] = [...questions].find(([, { standing }]) => !standing) ?? []
+      const [asked] = questions.keys()
       const left = asked ?? fresh[0]?.key ?? held[0]?.key
       if (left === undefined) return end({ kind: 'returned', value })
       const detail = `The handler returned while "${left}" was still open. Await it, and everything else it starts.`

@@ -50,7 +50,7 @@ export async function verify(
       compareEndings(first.ending, second.ending))
   if (difference === undefined) {
     const created = first.operations.filter(
-      ({ schema }, i) => schema && schema !== second.operations[i]?.schema,
+      ({ schema }, i) => schema !== (second.operations[i] as Operation).schema,
     )
     if (created.length > 0) advise?.(created.map(({ key }) => key))
     return first
@@ -70,15 +70,18 @@ function label(operation: Operation | undefined): string {
   return operation ? `${operation.kind} "${operation.key}"` : 'nothing'
 }
 
-function compareOperations(first: RunReport, second: RunReport): string | undefined {
-  const length = Math.max(first.operations.length, second.operations.length)
-  for (let i = 0; i < length; i++) {
-    const [a, b] = [first.operations[i], second.operations[i]]
-    if (a?.key === b?.key && a?.kind === b?.kind && a?.question === b?.question) continue
-    const reworded = a?.key === b?.key && a?.kind === b?.kind ? ' with other wording' : ''
-    return `operation ${i + 1} was ${label(a)} and then ${label(b)}${reworded}`
-  }
-  return undefined
+function compareOperations(
+  { operations: first }: RunReport,
+  { operations: second }: RunReport,
+): string | undefined {
+  const at = [...first, ...second].findIndex((_, i) => textOf(first[i]) !== textOf(second[i]))
+  if (at === -1) return undefined
+  const [was, is] = [label(first[at]), label(second[at])]
+  return `operation ${at + 1} was ${was} and then ${is}${was === is ? ' with other wording' : ''}`
+}
+
+function textOf(operation: Operation | undefined): string | undefined {
+  return operation && JSON.stringify([operation.kind, operation.key, operation.question])
 }
 
 function compareLabels(
@@ -114,24 +117,18 @@ function describe(ending: Ending): string {
   }
 }
 
-function fingerprint(ending: Ending): string {
+/** What two endings of one kind may differ in. The questions that are open were compared with the operations. */
+function fingerprint(ending: Ending): string | undefined {
   switch (ending.kind) {
-    case 'returned':
-      return ending.value === undefined
-        ? ''
-        : canonicalJson(JSON.parse(JSON.stringify(ending.value) ?? 'null'))
+    case 'returned': {
+      const text = JSON.stringify(ending.value)
+      return text && canonicalJson(JSON.parse(text))
+    }
     case 'threw':
       return String(ending.error)
     case 'asking':
-      return canonicalJson([
-        [...ending.questions].map(([key, { digest }]) => [key, digest]),
-        [...ending.events],
-      ])
+      return [...ending.events].join()
     case 'sleeping':
       return String(ending.wakeAt)
-    case 'moved':
-    case 'background':
-    case 'refused':
-      return ''
   }
 }
