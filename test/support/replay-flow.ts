@@ -37,6 +37,8 @@ export interface RoundOptions {
   events?: ReadonlyMap<string, unknown>
   onArrival?: ReplayInput['onArrival']
   onOutrun?: ReplayInput['onOutrun']
+  /** Replaces members of the platform. */
+  platform?: Partial<ReplayInput['platform']>
   /** Replaces members of the input. */
   input?: Partial<ReplayInput>
 }
@@ -90,6 +92,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
         events,
         onArrival,
         onOutrun,
+        platform,
         input: more,
       } = {},
     ) {
@@ -146,6 +149,7 @@ export function replayFlow(handler: Handler, options: FlowOptions = {}): ReplayF
             return () => clearImmediate(timer)
           },
           scope,
+          ...platform,
         },
         limits: { ...LIMITS, ...options.limits },
         mayMove,

@@ -181,11 +181,11 @@ class RunContext implements Context {
     QUESTION_OPTIONS.assert(question, `The offer "${key}"`)
     return openOffer(this.#run, key, question) as Offer<never>
   }
-  readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', {})
+  readonly checkpoint: Context['checkpoint'] = () => this.#pass('checkpoint', { passing: true })
   readonly background: Context['background'] = () => {
     const { background } = this.#run
     if (!background.possible) background.stays?.()
-    return this.#pass('background', background.possible ? { leaving: true } : {})
+    return this.#pass('background', background.possible ? { leaving: true } : { passing: true })
   }
   readonly status: Context['status'] = (message) => {
     const { background } = this.#run
@@ -252,14 +252,14 @@ class RunContext implements Context {
   }
 
   /** A point where the run may stop; otherwise it continues at once. */
-  #pass(name: string, { leaving }: Pick<Work, 'leaving'>): Promise<void> {
+  #pass(name: string, how: Pick<Work, 'passing' | 'leaving'>): Promise<void> {
     const key = `ctx.${name}()`
     return operate(
       this.#run,
       key,
       () =>
         new Promise((resolve) => {
-          this.#run.turn.enqueue({ key, strict: false, passing: true, leaving, begin: resolve })
+          this.#run.turn.enqueue({ key, ...how, begin: resolve })
         }),
     )
   }

@@ -65,7 +65,10 @@ function awaited({ ending }: RunReport): string[] {
   return [...ending.events]
 }
 
-const moment = (): Promise<void> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+/** Waits until the handler, and everything that it has begun, has nothing left to do. */
+async function moment(): Promise<void> {
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve))
+}
 
 describe('ctx.hook', () => {
   it('G3 opens the hook once, and its id is the same on every replay', async () => {
@@ -77,6 +80,7 @@ describe('ctx.hook', () => {
     })
     const first = await turn()
     expect(awaited(first)).toEqual(['payment.received'])
+    expect(first.ending).not.toHaveProperty('wakeAt')
     expect(hookOfEvent('payment.received')).toBe('payment')
     expect(first).toMatchObject({ replayed: 0, executed: 1 })
     const again = await turn()
@@ -267,6 +271,8 @@ describe('a hook where there is no task', () => {
     const { ending } = await turn({ hooks: undefined, background: CAN_LEAVE })
     expect(ending).toEqual({ kind: 'background' })
     expect(opened).toEqual([])
+    const dev = replayFlow(pays(), { dev: true })
+    expect((await dev.round(undefined, { input: { background: CAN_LEAVE } })).ending.kind).toBe('background')
   })
 
   it('G3 ends the call with the reason if it cannot', async () => {
@@ -418,6 +424,28 @@ describe('a hook with a time limit', () => {
     expect((await turn(rules(flow.clock.now + MINUTE + 1))).ending.kind).toBe('asking')
     // Its end is fixed, so it cannot outlive the task now, whatever the clock says.
     expect((await turn(rules(flow.clock.now + MINUTE))).ending.kind).toBe('asking')
+  })
+
+  it('hook 3: is recorded as its event if the store took that before it was closed', async () => {
+    let tell: (arrived: Arrival) => boolean = () => false
+    const { flow, turn } = createYard(limited)
+    await turn()
+    flow.clock.now += MINUTE
+    const close = async () => void tell({ hook: 'payment', value: 'in time' })
+    const { journal } = await turn({
+      hooks: { open: async () => 'id', close },
+      onArrival: (arrival) => {
+        tell = arrival
+      },
+    })
+    expect(journal.entries.slice(1)).toEqual([
+      { kind: 'event', key: 'payment.received', at: flow.clock.now, value: 'in time' },
+    ])
+  })
+
+  it('G1 may be open as long as its task if it has no limit', async () => {
+    const sleeping = () => ({ parks: true, inlineMs: 0, beyond: 'Not here.', until: 1 })
+    expect((await createYard(pays()).turn({ sleeping })).ending.kind).toBe('asking')
   })
 
   it('G1 goes by the end that was fixed before a crash', async () => {

@@ -71,7 +71,7 @@ interface OpenHook {
 /** Continues as a task, where the handler comes here again; ends the call if it cannot. */
 export function leaveFor(run: RunState, what: string, key: string): Promise<never> {
   const { possible, whyNot = needsTask } = run.background
-  if (possible) run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
+  if (possible) run.turn.enqueue({ key, leaving: true, begin: () => {} })
   else run.turn.refuse(whyNot(what))
   return new Promise(() => {})
 }

@@ -107,7 +107,7 @@ function waitToRetry(
     case 'next round':
       return resumeAt(run, key, due, begin, true)
     case 'task':
-      return run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
+      return run.turn.enqueue({ key, leaving: true, begin: () => {} })
     case 'nowhere':
       return run.turn.refuse(tooLong(sleeping, `${kind} "${key}"`, left))
   }

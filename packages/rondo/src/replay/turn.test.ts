@@ -14,7 +14,10 @@ import {
 import { type Arrival, CAN_LEAVE } from './input.ts'
 import type { OpenQuestion } from './run-state.ts'
 
-const moment = (): Promise<void> => new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+/** Waits until the handler, and everything that it has begun, has nothing left to do. */
+async function moment(): Promise<void> {
+  for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve))
+}
 
 /** A carrier that can show questions while the handler works, and what it showed each time. */
 function showing(): { readonly shown: string[][]; readonly publish: RoundOptions['input'] & object } {
@@ -250,7 +253,7 @@ describe('a call that is released', () => {
 describe('an effect before the client holds the id of the flow', () => {
   it('R6 is held back, even beside a checkpoint', async () => {
     let ran = 0
-    const flow = replayFlow((ctx) => Promise.all([ctx.checkpoint(), ctx.effect('e', () => void ran++)]))
+    const flow = replayFlow((ctx) => Promise.all([ctx.effect('e', () => void ran++), ctx.checkpoint()]))
     expect((await flow.round()).ending).toEqual({ kind: 'moved', reason: 'effect' })
     expect(ran).toBe(0)
     await flow.round()

@@ -23,12 +23,12 @@ interface Delivery {
 
 export interface Work {
   readonly key: string
-  /** Changes nothing and records nothing: only a point where the run may stop. */
+  /** Changes nothing and records nothing: only a point where the run may stop, and else continues at once. */
   readonly passing?: true
   /** Ends the run here, to continue as a task. */
   readonly leaving?: true
   /** Must not begin before the client holds the flow's id (R6). */
-  readonly strict: boolean
+  readonly strict?: boolean
   /** Must not begin while a state of the call may count twice. */
   readonly linear?: true
   /** Why this must not begin now, if so. */
@@ -196,7 +196,7 @@ export function createTurn(options: TurnOptions): Turn {
   }
 
   const frozenReason = (): MoveReason | undefined =>
-    fresh.every((work) => work.passing) ? undefined : 'drain'
+    fresh.every((work) => work.leaving) ? undefined : 'drain'
 
   return {
     deliver(index, time, hand) {
@@ -263,8 +263,8 @@ export function createTurn(options: TurnOptions): Turn {
   }
 }
 
-function isPoint({ passing, leaving }: Work): boolean {
-  return passing === true && leaving !== true
+function isPoint({ passing }: Work): boolean {
+  return passing === true
 }
 
 function at(list: readonly Delivery[], index: number): Delivery {

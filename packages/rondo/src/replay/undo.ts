@@ -56,7 +56,7 @@ export function keepsIntent(
 export function noteUndoable(run: RunState, undoable: Undoable): void {
   const { key } = undoable
   const other = run.names.get(undoName(key))
-  if (other !== undefined && other !== 'undo') {
+  if (other !== undefined) {
     const detail =
       `The effect "${key}" can be undone, which is recorded as "${undoName(key)}", but that name is used already (${other}). ` +
       'Rename one of the two.'

@@ -25,7 +25,7 @@ const PAUSE_MS = 4
 export async function verify(
   input: ReplayInput,
   first: RunReport,
-  advise?: (questions: readonly string[]) => void,
+  advise: (questions: readonly string[]) => void,
 ): Promise<RunReport> {
   if (first.ending.kind === 'refused') return first
   await new Promise<void>((resolve) => input.platform.after(PAUSE_MS, resolve))
@@ -52,7 +52,7 @@ export async function verify(
     const created = first.operations.filter(
       ({ schema }, i) => schema !== (second.operations[i] as Operation).schema,
     )
-    if (created.length > 0) advise?.(created.map(({ key }) => key))
+    if (created.length > 0) advise(created.map(({ key }) => key))
     return first
   }
   const detail =

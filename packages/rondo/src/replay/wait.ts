@@ -98,7 +98,7 @@ function sleep(run: RunState, key: string, toDue: (now: number) => number): Prom
     const refusal = whyNot(sleeping, key, left)
     if (refusal) return run.turn.refuse(refusal)
     if (!sleeping.parks && left > sleeping.inlineMs)
-      return run.turn.enqueue({ key, strict: false, passing: true, leaving: true, begin: () => {} })
+      return run.turn.enqueue({ key, leaving: true, begin: () => {} })
     expect(run, key, { kind: 'sleep', due, end })
   })
 }
