@@ -9,7 +9,7 @@
  * approve 3: A decision that became void before it was used is not used: the request waits again, under another hook.
  */
 
-import { ApprovalDenied, ApprovalExpired, misuse, RondoError } from '../errors.ts'
+import { ApprovalDenied, ApprovalExpired, EventExpired, misuse, RondoError } from '../errors.ts'
 import { canonicalJson, isRecord } from '../lib/json.ts'
 import { defineOptions, type OptionsOf, unchecked } from '../options.ts'
 import type { Approval, ApprovalOptions, ApprovalVerdict, Decision } from '../tool/approval.ts'
@@ -65,7 +65,7 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
     const within = Math.min(withinMs, Math.max(0, until - run.platform.now()))
     const hook = await openHook(run, hookName, { within })
     until = (await work(run, 'step', `${hookName}:asked`, async () => {
-      const closes = run.record.deadline(`${hookName}.received`) as number
+      const closes = run.record.deadline(`${hookName}.received`) ?? run.platform.now() + within
       await approvals.open(id, { ...asked, key, attempt, hook: hook.id, until: closes })
       return closes
     })) as number
@@ -73,10 +73,12 @@ export async function approve(run: RunState, key: string, options: ApprovalOptio
       hookName,
       `Waiting for approval by ${asked.from.join(', ')}, until ${new Date(until).toISOString()}`,
     )
-    // An event without a schema is rejected only when its time is up.
     const expired = await hook.received().then(
       () => false,
-      () => true,
+      (error) => {
+        if (error instanceof EventExpired) return true
+        throw error
+      },
     )
     const verdict = (await work(run, 'step', `${hookName}:used`, () =>
       approvals.use(id, attempt, expired),

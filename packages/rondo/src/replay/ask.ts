@@ -39,6 +39,7 @@ import {
   expireQuestion,
   fixDeadline,
   isOver,
+  isTooLate,
   outlivesTask,
 } from './wait.ts'
 
@@ -79,6 +80,7 @@ export function ask(run: RunState, key: string, given: Ask, limit?: Duration): P
     const found = run.record.find(key) as FoundAnswer | undefined
     if (found?.entry.question === digest) return deliverRecorded(run, key, question, found, resolve)
     run.record.invalidate(key)
+    if (within !== undefined && !kept && isTooLate(run, key)) return question.expire(run.platform.now())
     const { asked, answers, anchored, unasked } = run.incoming
     const arrived = run.arriving?.answers.get(key)
     const shown = arrived?.digest ?? (Object.hasOwn(asked, key) ? asked[key] : kept?.question)

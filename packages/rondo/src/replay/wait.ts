@@ -140,6 +140,12 @@ export function expireQuestion(run: RunState, entry: AskEntry, resolve: (value: 
   )
 }
 
+/** True if the time of a question that has no answer is up. An answer that came in time counts, however long it had to wait. */
+export function isTooLate(run: RunState, key: string): boolean {
+  const due = run.record.deadline(key)
+  return due !== undefined && isOver(run, due)
+}
+
 /** Opens a hook that closes by itself; `end` is called when its time is up. */
 export function closeHookAt(run: RunState, name: string, due: number, end: (at: number) => void): void {
   expect(run, name, { kind: 'hook', due, end })
