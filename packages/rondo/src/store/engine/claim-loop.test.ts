@@ -679,13 +679,12 @@ describe('a lease that is found taken after it ran out', () => {
     const gates: ((held: ReadonlySet<string>) => void)[] = []
     const { absolved, other, tasks } = ahead()
     const ask = () => new Promise<ReadonlySet<string>>((resolve) => gates.push(resolve))
-    const engine = engineOn({ leaseMs: 1_000 }, { ...other, tasks: { ...tasks, held: ask, renew: ask } })
+    const engine = engineOn({ leaseMs: 2_300 }, { ...other, tasks: { ...tasks, held: ask, renew: ask } })
     const held = heldTurn()
     await engine.serve(held.run)
-    await clock.pass(60)
     await engine.create(newTask())
-    // The worker checks every 250 ms: at 1,000 ms the lease is still held, and at 1,070 ms not.
-    await clock.pass(1_010)
+    // The worker checks every 500 ms: at 2,000 ms the lease is still held, and at 2,310 ms not.
+    await clock.pass(2_310)
     expect(held.turns[0]?.signal.aborted).toBe(false)
     gates[0]?.(new Set())
     await clock.pass(1)

@@ -307,9 +307,9 @@ describe('a process that serves', () => {
     await clock.pass(1_300)
     expect(sweeps).toBe(2)
     expect(errorsDuring()).toEqual(['sweep'])
-    await clock.pass(700)
+    await clock.pass(300)
     expect(sweeps).toBe(2)
-    await clock.pass(600)
+    await clock.pass(900)
     expect(sweeps).toBe(3)
   })
 
