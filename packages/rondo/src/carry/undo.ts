@@ -162,10 +162,16 @@ function merge(mine: Journal, current: Journal | undefined): Journal {
   return { ...mine, begun, entries: [...mine.entries, ...more] }
 }
 
-/** An operator continued the call from before an effect that may be in place, under another key. */
-function isRerun({ begun = [] }: Journal, { begun: before = [] }: Journal): boolean {
+/** Refuses an effect that may be in place under another key: the program has changed, or an operator continued the call from before it. */
+function refuseRerun({ begun = [], rerun }: Journal, { begun: before = [] }: Journal): void {
   const keys = new Map(before.map(({ key, effectKey }) => [key, effectKey]))
-  return begun.some(({ key, effectKey }) => (keys.get(key) ?? effectKey) !== effectKey)
+  const other = begun.find(({ key, effectKey }) => (keys.get(key) ?? effectKey) !== effectKey)
+  if (other === undefined) return
+  if (rerun !== undefined) throw given()
+  const detail =
+    `The effect "${other.key}" may have run in this call after other answers. ` +
+    'The tool has changed while the call was open: keep the order of questions and effects, or let open calls end first.'
+  throw new RondoError('REPLAY_DIVERGED', detail)
 }
 
 const given = (): RondoError =>
@@ -202,7 +208,7 @@ export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing
         if (now?.phase === 'ended' && !task) return undefined
         const isAwaited = now?.phase === 'undoing' && news === 'outcome'
         if (now && now.phase !== 'open' && news !== 'undo' && !isAwaited) throw given()
-        if (now && isRerun(journal, now.journal)) throw given()
+        if (now) refuseRerun(journal, now.journal)
         const merged = merge(journal, now?.journal)
         return { ...now, phase: now?.phase ?? 'open', task: task ?? now?.task, journal: merged }
       })
