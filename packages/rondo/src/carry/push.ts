@@ -184,14 +184,14 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
   end: (_round, reply) => ({ kind: 'end', reply }),
   leave: queueAsTask,
   begin: (round) => (round.isFirst ? beginAtOnce(round, false) : undefined) ?? refuseTooMany(round),
-  // The journal is in this process and nowhere else: there is no other instance to move the call to.
+  // There is no other instance to move the call to, unless one has taken it.
   adapt: (round, input) => ({
     ...input,
     incoming: { arrivedAt: round.arrivedAt, ...input.incoming },
     background: backgroundOf(round),
     once: onceHere(round),
     undoing: undoingIn(round, !round.pushed.hand || round.beginning.journal.lineage !== undefined),
-    mayMove: () => undefined,
+    mayMove: () => (round.line.left ? 'drain' : undefined),
   }),
 }
 
@@ -259,11 +259,15 @@ function onceHere(round: Round): ReplayInput['once'] {
 
 /** Returns what has to be asked, and the journal, which is kept in memory until the client has answered. */
 async function keep(round: PushedRound, pause: Pause): Promise<Next> {
+  const { outcome, asks, moved } = pause.facts
+  if (round.line.left) {
+    logRound(round, pause.report, { outcome, asks, moved })
+    return { kind: 'end', reply: GONE }
+  }
   if (pause.leaves) return { kind: 'end', reply: await continueAsTask(round, pause.report) }
   const { host, beginning } = round
   const { request, steady, hand } = round.pushed
   const { capabilities } = round.call
-  const { outcome, asks } = pause.facts
   logRound(round, pause.report, { outcome, asks })
   const isDurable = isStoredFirst(round.pushed) && (pause.inputRequests !== undefined || !beginning.anchored)
   const ready = hand ? await readyToHand(host, pause) : isDurable ? await withEpoch(host, pause) : pause
@@ -421,6 +425,10 @@ export class SteadyLine implements Line {
 
   get closed(): boolean {
     return this.#line.closed
+  }
+
+  get left(): boolean {
+    return this.#line.left === true
   }
 
   onClose(listener: () => void): () => void {

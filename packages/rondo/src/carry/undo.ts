@@ -286,7 +286,8 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   const { journal } = ran
   const { host } = round
   const { tasks } = host
-  const isLost = round.row !== undefined && round.line.closed
+  // Whoever has the call now undoes it, or ends it well.
+  const isLost = round.line.left === true || (round.row !== undefined && round.line.closed)
   if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return ran
   const report = { ...ran, ending: await checkReturned(round, ran) }
   const how = howEnded(report.ending)

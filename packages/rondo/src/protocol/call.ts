@@ -101,6 +101,8 @@ export interface Line {
   notify(method: string, params: Record<string, unknown>): void
   /** True once the client has disconnected or cancelled. */
   readonly closed: boolean
+  /** True if it was closed because another instance continues the call. */
+  readonly left?: boolean
   /** Calls `listener` once when the client disconnects or cancels. Returns a function that stops listening. */
   onClose(listener: () => void): () => void
 }

@@ -1,5 +1,6 @@
-import { createServer, generateKey, type ServerOptions } from 'rondo'
-import type { Store } from 'rondo/store'
+import { once } from 'node:events'
+import { type Context, createServer, generateKey, type ServerOptions } from 'rondo'
+import type { BusSubscription, Store } from 'rondo/store'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { connectOlder, type Message, type OpenStream } from '../../../../test/support/older-client.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
@@ -7,18 +8,34 @@ import { createMemoryStore } from '../store/memory/store.ts'
 const YES = { action: 'accept', content: { confirm: true } }
 const BOOK = { jsonrpc: '2.0', id: 'book', method: 'tools/call', params: { name: 'book' } }
 
-/** Two instances, the second with a store of its own making, and a client whose requests go to the one that was chosen last. */
-async function start(tool: object, second: (store: Store) => Store = (store) => store) {
+type Wrap = (store: Store) => Store
+
+interface Setup {
+  readonly tool?: object
+  /** The options of both servers. */
+  readonly options?: Partial<ServerOptions>
+  /** What each instance has for a store. */
+  readonly stores?: readonly [first: Wrap, second: Wrap]
+  /** What the handler does once it has its answer. */
+  go?(ctx: Context): Promise<unknown>
+}
+
+const same: Wrap = (store) => store
+
+/** Two instances with one store, and a client whose requests go to the one that was chosen last. */
+async function start({ tool = {}, options: more, stores = [same, same], go }: Setup = {}) {
   const store = createMemoryStore()
   const keys = generateKey()
   const happened: string[] = []
-  const servers = [store, second(store)].map((own) => {
-    const options: ServerOptions = { name: 'hotel', version: '1', keys, log: 'off', store: own, sessions: {} }
-    const server = createServer(options)
+  const servers = stores.map((wrap) => {
+    const options = { name: 'hotel', version: '1', keys, log: 'off', sessions: {}, ...more } as const
+    const server = createServer({ ...options, store: wrap(store) })
     server.tool('book', tool, async (_args, ctx) => {
       const undo = (): void => void happened.push('undo')
       await ctx.effect('room', () => void happened.push('room'), { undo })
-      return (await ctx.confirm('sure', 'Sure?')) ? 'Booked.' : 'Not booked.'
+      const isSure = await ctx.confirm('sure', 'Sure?')
+      await go?.(ctx)
+      return isSure ? 'Booked.' : 'Not booked.'
     })
     onTestFinished(() => server.close())
     return server
@@ -48,7 +65,7 @@ const BOOKED = { result: { content: [{ text: 'Booked.' }] } }
 
 describe('a call that waits, on two instances', () => {
   it('J1 M1 R7 is not undone by the instance that loses it to another', async () => {
-    const { client, question, happened, choose, resume } = await start({})
+    const { client, question, happened, choose, resume } = await start()
     choose(1)
     const stream = await resume()
     await client.respond(question.id, YES)
@@ -58,7 +75,7 @@ describe('a call that waits, on two instances', () => {
 
   it('J1 M3 keeps its permit when another instance continues it', async () => {
     const { client, question, choose, resume } = await start({
-      concurrency: { key: () => 'all', limit: 1 },
+      tool: { concurrency: { key: () => 'all', limit: 1 } },
     })
     choose(1)
     const stream = await resume()
@@ -80,10 +97,78 @@ describe('a call that waits, on two instances', () => {
         },
       },
     })
-    const { client, stream, question, choose } = await start({}, flaky)
+    const { client, stream, question, choose } = await start({ stores: [same, flaky] })
     choose(1)
     expect((await client.respond(question.id, YES)).status).not.toBe(202)
     expect((await client.respond(question.id, YES)).status).toBe(202)
     expect(await next(stream)).toMatchObject(BOOKED)
+  })
+})
+
+describe('a call that runs, on two instances', () => {
+  /** An instance that shows no sign of life and learns nothing, until it is thawed. */
+  function freezer() {
+    let isFrozen = false
+    const late: (() => unknown)[] = []
+    const wrap: Wrap = (store) => ({
+      ...store,
+      records: store.records && {
+        ...store.records,
+        touch: async (ids, ...rest) => {
+          if (!isFrozen) await store.records?.touch(ids, ...rest)
+        },
+      },
+      bus: store.bus && {
+        ...store.bus,
+        subscribe: ({ receive, lost }) =>
+          store.bus?.subscribe({
+            lost,
+            receive: async (messages) => {
+              if (isFrozen) late.push(() => receive(messages))
+              else await receive(messages)
+            },
+          }) as BusSubscription,
+      },
+    })
+    return {
+      wrap,
+      freeze: () => {
+        isFrozen = true
+      },
+      thaw: async () => {
+        isFrozen = false
+        for (const receive of late) await receive()
+      },
+    }
+  }
+
+  it.each<[string, (ctx: Context) => Promise<unknown>]>([
+    ['its handler throws', () => Promise.reject(new Error('aborted'))],
+    ['its handler calls ctx.undo()', (ctx) => ctx.undo()],
+  ])('J1 M1 R7 is not undone by the instance that lost it to another, if %s', async (_name, abort) => {
+    const { wrap, freeze, thaw } = freezer()
+    let runs = 0
+    let hasThawed = false
+    const go = async (ctx: Context): Promise<unknown> => {
+      runs += 1
+      if (runs === 1) {
+        await once(ctx.signal, 'abort')
+        return abort(ctx)
+      }
+      await expect.poll(() => hasThawed).toBe(true)
+      return ctx.step('work', () => {})
+    }
+    const options = { tasks: { leaseMs: 500 } }
+    const { client, question, happened, choose, resume } = await start({ options, stores: [wrap, same], go })
+    await client.respond(question.id, YES)
+    await expect.poll(() => runs).toBe(1)
+    freeze()
+    choose(1)
+    const resumed = await resume()
+    await expect.poll(() => runs).toBe(2)
+    await thaw()
+    hasThawed = true
+    expect(await next(resumed)).toMatchObject(BOOKED)
+    expect(happened).toEqual(['room'])
   })
 })

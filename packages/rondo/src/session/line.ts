@@ -114,6 +114,10 @@ export class SessionLine implements AskingLine {
     return this.#closed
   }
 
+  get left(): boolean {
+    return this.#left
+  }
+
   get portable(): boolean {
     return this.#host.portable
   }
