@@ -103,6 +103,34 @@ describe('a call that waits, on two instances', () => {
     expect((await client.respond(question.id, YES)).status).toBe(202)
     expect(await next(stream)).toMatchObject(BOOKED)
   })
+
+  it('J1 M1 R7 is not undone by an instance that did not learn that it lost it, when its own client is gone', async () => {
+    let looks = 0
+    const deaf: Wrap = (store) => ({
+      ...store,
+      records: store.records && {
+        ...store.records,
+        get: (id) => {
+          looks++
+          return store.records?.get(id) as never
+        },
+      },
+      bus: store.bus && { ...store.bus, subscribe: () => ({ started: Promise.resolve(), stop: () => {} }) },
+    })
+    const options = { sessions: { resumeMs: 100 } }
+    const { client, stream, question, happened, choose, resume } = await start({
+      options,
+      stores: [deaf, same],
+    })
+    choose(1)
+    const resumed = await resume()
+    const before = looks
+    await stream.drop()
+    await expect.poll(() => looks).toBeGreaterThan(before)
+    await client.respond(question.id, YES)
+    expect(await next(resumed)).toMatchObject(BOOKED)
+    expect(happened).toEqual(['room'])
+  })
 })
 
 describe('a call that runs, on two instances', () => {

@@ -298,15 +298,22 @@ export function createKeptCalls(
             return true
           }
         },
-        drop() {
-          if (!isKept) return
+        async drop() {
+          if (!isKept) return true
           held.delete(stream.name)
           // Not if another instance has the call by now. Marked first, so that none takes it meanwhile.
           const mark = (record: CallRecord) => ({
             value: { ...withoutContent(record), task: undefined, started: true },
             ttlMs: host.leaseMs,
           })
-          later(change(mark).then((outcome) => (outcome === 'stored' ? records.remove(place()) : undefined)))
+          const marking = change(mark)
+          later(marking.then((outcome) => (outcome === 'stored' ? records.remove(place()) : undefined)))
+          try {
+            return (await marking) !== 'unchanged' || (await find(session, stream.name)) === undefined
+          } catch {
+            // Whoever undoes the call fails too, and its alarm does so later.
+            return true
+          }
         },
         release() {
           held.delete(stream.name)

@@ -43,8 +43,8 @@ export interface CallKeeper {
     questions: readonly SentQuestion[],
     until: number,
   ): Promise<void>
-  /** Deletes the call: nobody continues it. */
-  drop(): void
+  /** Deletes the call: nobody continues it. Resolves with false if another instance has it. Never rejects. */
+  drop(): Promise<boolean>
   /** Releases the call, so that another instance may continue it. */
   release(): void
 }
@@ -84,6 +84,8 @@ export class SessionLine implements AskingLine {
   #closed = false
   /** Another instance continues the call. */
   #left = false
+  /** Whether the call that was cancelled was this instance's. */
+  #dropped: Promise<boolean> | undefined
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
   #parking = false
   #isKept = false
@@ -233,6 +235,8 @@ export class SessionLine implements AskingLine {
   async #answered(open: OpenQuestions): Promise<Asked> {
     const asked = await open.ended
     if (this.#questions === open) this.#questions = undefined
+    // A client that resumed its stream elsewhere is gone only here.
+    if (asked.kind === 'gone' && (await this.#dropped) === false) return { kind: 'left' }
     if (asked.kind === 'answers' || (asked.kind === 'refused' && asked.unable !== undefined))
       await this.ready?.()
     return asked
@@ -312,7 +316,7 @@ export class SessionLine implements AskingLine {
   cancel(): void {
     if (this.#closed) return
     this.#questions?.end({ kind: 'gone' })
-    this.#keeper?.drop()
+    this.#dropped = this.#keeper?.drop()
     this.#close()
   }
 
