@@ -232,9 +232,7 @@ async function runNext(pushed: Pushed, next: NextRun, isFirst: boolean): Promise
 
 async function askParked({ round, questions, options, limit, beginning, methods }: Parked): Promise<Next> {
   const answered = await round.pushed.request.line.ask(questions, options).finally(limit?.stop)
-  const next = await afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
-  if (next.kind === 'end' && answered.kind !== 'left') await leavePermit(round, beginning.journal)
-  return next
+  return afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
 }
 
 /** True if the call has to be kept before its first effect. */
@@ -328,7 +326,14 @@ interface AskedFor {
   readonly arrivedAt?: number
 }
 
-async function afterAsking(
+/** Returns the next run, or the end of the call, which needs its permit no more unless another instance continues it. */
+async function afterAsking(round: PushedRound, answered: Asked, asked: AskedFor): Promise<Next> {
+  const next = await toNext(round, answered, asked)
+  if (next.kind === 'end' && answered.kind !== 'left') await leavePermit(round, asked.beginning.journal)
+  return next
+}
+
+async function toNext(
   round: PushedRound,
   answered: Asked,
   { beginning, methods, arrivedAt }: AskedFor,

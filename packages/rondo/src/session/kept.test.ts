@@ -16,6 +16,8 @@ interface Setup {
   readonly options?: Partial<ServerOptions>
   /** What each instance has for a store. */
   readonly stores?: readonly [first: Wrap, second: Wrap]
+  /** Whether the effect can be undone. */
+  readonly isUndoable?: boolean
   /** What the handler does once it has its answer. */
   go?(ctx: Context): Promise<unknown>
 }
@@ -23,7 +25,7 @@ interface Setup {
 const same: Wrap = (store) => store
 
 /** Two instances with one store, and a client whose requests go to the one that was chosen last. */
-async function start({ tool = {}, options: more, stores = [same, same], go }: Setup = {}) {
+async function start({ tool = {}, options: more, stores = [same, same], isUndoable = true, go }: Setup = {}) {
   const store = createMemoryStore()
   const keys = generateKey()
   const happened: string[] = []
@@ -32,7 +34,7 @@ async function start({ tool = {}, options: more, stores = [same, same], go }: Se
     const server = createServer({ ...options, store: wrap(store) })
     server.tool('book', tool, async (_args, ctx) => {
       const undo = (): void => void happened.push('undo')
-      await ctx.effect('room', () => void happened.push('room'), { undo })
+      await ctx.effect('room', () => void happened.push('room'), { ...(isUndoable && { undo }) })
       const isSure = await ctx.confirm('sure', 'Sure?')
       await go?.(ctx)
       return isSure ? 'Booked.' : 'Not booked.'
@@ -83,6 +85,22 @@ describe('a call that waits, on two instances', () => {
     expect(other).not.toMatchObject(BOOKED)
     await client.respond(question.id, YES)
     expect(await next(stream)).toMatchObject(BOOKED)
+  })
+
+  it('J1 M3 releases its permit when its client cancels it after another instance has taken it over', async () => {
+    const tool = { concurrency: { key: () => 'all', limit: 1 } }
+    const { client, choose, resume } = await start({ tool, isUndoable: false })
+    choose(1)
+    await resume()
+    await client.notify('notifications/cancelled', { requestId: BOOK.id })
+    await expect
+      .poll(async () => {
+        const stream = await client.post({ ...BOOK, id: 'again' })
+        const { id, method } = await next(stream)
+        if (method !== undefined) void client.respond(id, YES)
+        return method
+      })
+      .toBe('elicitation/create')
   })
 
   it('J1 R2 learns of an answer whose first request failed after the answer was stored', async () => {
