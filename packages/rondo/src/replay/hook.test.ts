@@ -455,3 +455,31 @@ describe('a hook with a time limit', () => {
     expect((await turn({ sleeping })).ending.kind).toBe('asking')
   })
 })
+
+it('R11 does not read an event that was recorded after the call had ended: its schema may never answer', async () => {
+  const written = deferredPromise()
+  const fails = deferredPromise()
+  let reads = 0
+  const schema = z.number().refine(() => {
+    reads += 1
+    return new Promise<boolean>(() => {})
+  })
+  const { turn } = createYard(async (ctx) => {
+    const hook = await ctx.hook('payment', { schema })
+    void hook.received().catch(() => {})
+    await fails.promise
+    throw new Error('away')
+  })
+  const recorded: string[] = []
+  const persist: ReplayInput['persist'] = async ({ kind }) => {
+    recorded.push(kind)
+    if (kind === 'event') await written.promise
+  }
+  const running = turn({ persist }, { payment: 1 })
+  await expect.poll(() => recorded).toEqual(['hook', 'event'])
+  fails.resolve()
+  await moment()
+  written.resolve()
+  expect((await running).ending).toMatchObject({ kind: 'threw', error: new Error('away') })
+  expect(reads).toBe(0)
+})

@@ -306,7 +306,9 @@ export function append(run: RunState, entry: Entry, then: (index: number) => voi
   const failed = (error: unknown): void => run.turn.refuse(named(toRefusal(error), entry))
   run
     .persist(entry)
-    .then(() => then(index), failed)
+    .then(() => {
+      if (!run.turn.ended()) then(index)
+    }, failed)
     .finally(() => {
       release()
       settled()
