@@ -11,6 +11,7 @@ import {
   type Store,
   ToolError,
 } from 'rondo'
+import type { RecordStore } from 'rondo/store'
 import { createBench, decline, type TestBench, type TestTask } from 'rondo/testing'
 import { describe, expect, it } from 'vitest'
 import { z } from 'zod'
@@ -695,6 +696,56 @@ describe('undo after the program has changed', () => {
     expect(new Set(keys).size).toBe(1)
     expect(keys.length).toBeGreaterThan(1)
     expect(reserved.size).toBe(0)
+  })
+
+  it('B8 M1 does not run a single-use effect again if a release calls it with other answers', async () => {
+    let release = 1
+    let runs = 0
+    let isDying = false
+    const undone: string[] = []
+    const bench = createBench(({ store: given, ...options }) => {
+      const store = given as Store & { records: RecordStore }
+      const records: RecordStore = {
+        ...store.records,
+        put: async (record) => {
+          if (isDying) throw new RondoError('STORE_UNAVAILABLE')
+          return store.records.put(record)
+        },
+      }
+      const server = createServer({
+        name: 'hotel',
+        version: '1.0.0',
+        ...options,
+        store: { ...store, records },
+      })
+      server.tool('trip', { task: 'auto' }, async (_args, ctx) => {
+        const book = () =>
+          ctx.effect(
+            'room',
+            () => {
+              runs += 1
+              // The process dies before the outcome is recorded.
+              isDying = release === 1
+            },
+            { once: true, undo: () => void undone.push('room') },
+          )
+        if (release === 2) await book()
+        await ctx.confirm('ok', 'Book?')
+        if (release === 1) await book()
+        throw new ToolError('No room is good enough')
+      })
+      return server
+    })
+    const task = bench.task('trip')
+    await task.next()
+    await task.next({ ok: { confirm: true } })
+    expect(runs).toBe(1)
+    release = 2
+    isDying = false
+    await bench.advance('1 min')
+    await task.next()
+    expect(runs).toBe(1)
+    expect(undone).toEqual(['room'])
   })
 
   it('M1 undoes the rest if the function is there again', async () => {

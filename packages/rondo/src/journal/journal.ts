@@ -61,6 +61,8 @@ export interface EarlyAnswer {
 export interface BegunEffect {
   readonly key: string
   readonly effectKey: string
+  /** Of a single-use effect: the branch of the flow whose slot it claimed. */
+  readonly branch?: string
 }
 
 /** Counts how often a question was asked again, and why. */
@@ -137,7 +139,8 @@ export function narrowJournal(value: unknown): Journal | undefined {
 }
 
 function isBegun(value: unknown): boolean {
-  return isRecord(value) && isText(value.key) && isText(value.effectKey)
+  if (!isRecord(value) || !isText(value.key) || !isText(value.effectKey)) return false
+  return value.branch === undefined || isText(value.branch)
 }
 
 function isEarlyAnswer(value: unknown): value is EarlyAnswer {

@@ -51,7 +51,7 @@ import {
 import type { Work } from './turn.ts'
 import { keepsIntent, noteUndoable, undoingOf, undoSoFar } from './undo.ts'
 import { EXPIRED, sleepFor, sleepUntil } from './wait.ts'
-import { branchOf, effectKey, work } from './work.ts'
+import { begunIn, branchOf, effectKey, work } from './work.ts'
 
 const NONE: readonly string[] = []
 const NO_META: Readonly<Record<string, unknown>> = Object.freeze({})
@@ -142,7 +142,9 @@ class RunContext implements Context {
       const { retry, timeout } = readWork('effect', key, options)
       const undoing = options?.undo && undoingOf(this.#run)
       // Computed now: an answer that arrives before the effect begins, or while it runs, must not change its key.
-      const branch = this.#run.record.find(key) ? '' : branchOf(this.#run)
+      const branch = this.#run.record.find(key)
+        ? ''
+        : (begunIn(this.#run, key)?.branch ?? branchOf(this.#run))
       const act = (attempt: number): unknown => {
         this.#run.background.begins?.('effect', key)
         const derived = effectKey(this.#run, key, branch)
@@ -158,7 +160,7 @@ class RunContext implements Context {
       const worked = work(this.#run, 'effect', key, fenced, {
         check: unread,
         retry,
-        ...(undoing && keepsIntent(this.#run, undoing, key, branch)),
+        ...(undoing && keepsIntent(this.#run, undoing, key, branch, options?.once)),
       })
       if (options?.undo) {
         const settled = worked.catch(() => {})

@@ -15,7 +15,7 @@ import { copyParsed } from '../lib/json.ts'
 import type { RetryPolicy, Undoable, Undoing, UndoReport } from './input.ts'
 import { attemptWithin } from './retry.ts'
 import { type RunState, toHex, undoName } from './run-state.ts'
-import { effectKey, work } from './work.ts'
+import { begunIn, effectKey, work } from './work.ts'
 
 /** Returns the part of the carrier that keeps effects which can be undone; throws if there is none. */
 export function undoingOf({ undoing }: RunState): Undoing {
@@ -31,6 +31,7 @@ export function keepsIntent(
   undoing: Undoing,
   key: string,
   branch: string,
+  isOnce = false,
 ): { readonly linear: true; before(): Promise<void>; keep(journal: Journal): Promise<void> } {
   if (key.length > MAX_KEY)
     throw misuse(
@@ -41,8 +42,8 @@ export function keepsIntent(
   return {
     linear: true,
     async before() {
-      if (run.record.begun().some((effect) => effect.key === key)) return
-      const effect = { key, effectKey: effectKey(run, key, branch) }
+      if (begunIn(run, key)) return
+      const effect = { key, effectKey: effectKey(run, key, branch), ...(isOnce && { branch }) }
       run.record.noteBegun(effect)
       const journal = run.record.toJournal()
       await undoing.keep(journal, 'intent')

@@ -7,7 +7,7 @@
  */
 
 import { type ErrorCode, RondoError, ToolError } from '../errors.ts'
-import type { Journal, RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
+import type { BegunEffect, Journal, RecordedFailure, WorkEntry, WorkEntryKind } from '../journal/journal.ts'
 import { canonicalJson, copyParsed } from '../lib/json.ts'
 import type { RetryPolicy } from './input.ts'
 import { delayAfter, resumeRetry, retryLater } from './retry.ts'
@@ -190,10 +190,15 @@ function deliver(
  * its intent, even in a new release that calls it with other answers.
  */
 export function effectKey(run: RunState, name: string, branch: string): string {
-  const begun = run.record.begun().find(({ key }) => key === name)
+  const begun = begunIn(run, name)
   if (begun) return begun.effectKey
   const label = branch === '' ? `effect:${name}` : `effect@${branch}:${name}`
   return toHex(run.platform.derive(run.journal.seed, label)).slice(0, 32)
+}
+
+/** The intent of an effect with an undo function that may have run. */
+export function begunIn(run: RunState, name: string): BegunEffect | undefined {
+  return run.record.begun().find(({ key }) => key === name)
 }
 
 /**
