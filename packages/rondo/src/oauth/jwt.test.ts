@@ -98,6 +98,24 @@ describe('a signed token', () => {
     },
   )
 
+  it('H1 is refused if it expires while the keys are fetched', async () => {
+    let time = NOW
+    const verify = createJwtVerifier(
+      {},
+      {
+        issuers: [{ issuer: ISSUER, jwks: `${ISSUER}/keys` }],
+        rules: RULES,
+        fetch: async () => {
+          time += 5
+          return Response.json({ keys: [EC] })
+        },
+        now: () => time * 1_000,
+      },
+    )
+    const token = sign({ exp: NOW + 1 - RULES.skew }, { kid: 'ec' })
+    expect(await verify(token)).toEqual(problem(/expired/))
+  })
+
   it('H1 is refused with an algorithm that the operator leaves out', async () => {
     const verify = verifier([jwkOf(rsa().publicKey)], { algorithms: ['ES256'] })
     expect(await verify(sign({}, { alg: 'RS256' }, rsa().privateKey))).toEqual(
