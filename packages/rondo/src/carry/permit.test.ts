@@ -87,8 +87,9 @@ async function hold(round: Round, concurrency = terms): Promise<HeldPermit> {
 }
 
 const isFree = async (): Promise<boolean> => {
-  const { kind } = await takePermit(roundOf('another'), { ...terms, queues: false }, permits)
-  return kind === 'held'
+  const taken = await takePermit(roundOf('another'), { ...terms, queues: false }, permits)
+  if (taken.kind === 'held') taken.permit.stop()
+  return taken.kind === 'held'
 }
 const pauseOf = (pause: Partial<Pause> = {}): Pause => ({ facts: { outcome: 'waiting' }, ...pause }) as Pause
 
