@@ -436,6 +436,10 @@ export class SteadyLine implements Line {
     return this.#line.left === true
   }
 
+  async isTaken(): Promise<boolean> {
+    return (await this.#line.isTaken?.()) === true
+  }
+
   onClose(listener: () => void): () => void {
     return this.#line.onClose(listener)
   }

@@ -291,7 +291,7 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return ran
   const report = { ...ran, ending: await checkReturned(round, ran) }
   const how = howEnded(report.ending)
-  if (how === 'continues') return report
+  if (how === 'continues' || (await round.line.isTaken?.())) return report
   await host.keys.ready()
   const guard = guardOf(host, journal.seed, journal.lineage)
   const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)

@@ -103,6 +103,8 @@ export interface Line {
   readonly closed: boolean
   /** True if it was closed because another instance continues the call. */
   readonly left?: boolean
+  /** Resolves with true if another instance continues the call, which may not be known here yet. Never rejects. */
+  isTaken?(): Promise<boolean>
   /** Calls `listener` once when the client disconnects or cancels. Returns a function that stops listening. */
   onClose(listener: () => void): () => void
 }

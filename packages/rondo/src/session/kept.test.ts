@@ -217,4 +217,27 @@ describe('a call that runs, on two instances', () => {
     expect(await next(resumed)).toMatchObject(BOOKED)
     expect(happened).toEqual(['room'])
   })
+
+  it('J1 M1 R7 is not undone by the instance that fails before it learns that it lost it to another', async () => {
+    const { wrap, freeze } = freezer()
+    let runs = 0
+    const ends: unknown[] = []
+    const go = async (): Promise<unknown> => {
+      runs += 1
+      if (runs > 1) return expect.poll(() => ends).toContain('tool_error')
+      await expect.poll(() => runs).toBe(2)
+      throw new Error('too late')
+    }
+    const options: Partial<ServerOptions> = {
+      tasks: { leaseMs: 500 },
+      log: (event) => void (event.event === 'round' && ends.push(event.outcome)),
+    }
+    const { client, question, happened, choose, resume } = await start({ options, stores: [wrap, same], go })
+    await client.respond(question.id, YES)
+    await expect.poll(() => runs).toBe(1)
+    freeze()
+    choose(1)
+    expect(await next(await resume())).toMatchObject(BOOKED)
+    expect(happened).toEqual(['room'])
+  })
 })

@@ -229,8 +229,17 @@ export function createKeptCalls(
           narrowCall,
           known,
         )
+      const isTaken = async (): Promise<boolean> => {
+        try {
+          const found = await find(session, stream.name)
+          return found !== undefined && found.value.holder !== tag
+        } catch {
+          return false
+        }
+      }
       return {
         isKept: () => isKept,
+        isTaken,
         attach(given) {
           line = given
           if (isKept) enroll(stream.name, { session, line, known })

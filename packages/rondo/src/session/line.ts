@@ -45,6 +45,8 @@ export interface CallKeeper {
   ): Promise<void>
   /** Deletes the call: nobody continues it. Resolves with false if another instance has it. Never rejects. */
   drop(): Promise<boolean>
+  /** Resolves with true if another instance has the call. Never rejects. */
+  isTaken(): Promise<boolean>
   /** Releases the call, so that another instance may continue it. */
   release(): void
 }
@@ -118,6 +120,10 @@ export class SessionLine implements AskingLine {
 
   get left(): boolean {
     return this.#left
+  }
+
+  async isTaken(): Promise<boolean> {
+    return this.#left || (this.#isKept && (await this.#keeper?.isTaken()) === true)
   }
 
   get portable(): boolean {
