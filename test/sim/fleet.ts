@@ -55,6 +55,9 @@ const EPOCH_MS = 900
 /** How often a process reads the bus if it is told nothing. */
 const POLL_MS = 1_000
 
+/** An undo takes less than the time that the runtime gives it. */
+const UNDO_MS = 20_000
+
 /** The groups that may approve contain the callers too. */
 const PEOPLE = ['alice', 'bob', 'carol', 'dave'] as const
 const APPROVALS_URL = 'http://127.0.0.1/approvals'
@@ -361,14 +364,23 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
           downstream.set(effectKey, done)
           if (!done.undone) judge.happened(effectKey)
           return done.value
-        }).finally(() => judge.worked(run, effectKey))
+        }).then(
+          (value) => {
+            judge.worked(run, effectKey, true)
+            return value
+          },
+          (error) => {
+            judge.worked(run, effectKey, false)
+            throw error
+          },
+        )
       }
       const undo: EffectOptions<string>['undo'] = async (result, info) => {
         const { effectKey, ran } = info
         judge.undoes(run, key, info.key, effectKey, ran)
         if (ran === 'yes' && result !== downstream.get(effectKey)?.value)
           judge.fail(`undo result: ${run.id} undoes ${key} with ${result}`)
-        await outside(process, ms, () => {
+        await outside(process, Math.min(ms, UNDO_MS), () => {
           downstream.set(effectKey, { value: downstream.get(effectKey)?.value ?? '', undone: true })
           judge.undone(effectKey)
           return ''

@@ -16,6 +16,7 @@
  * judge 11: Of calls that run one at a time, a run begins an effect only on the last grant that the store has given.
  * judge 12: The result of a call is that of an uninterrupted run, and every call ends.
  * judge 13: The call of an older client that was asked, or has begun an effect, continues when its client resumes its stream.
+ * judge 14: An undo waits until its effect has ended, up to two leases after the end of the call, and knows whether it has run.
  */
 
 import type { CallPlan, Plan } from './plan.ts'
@@ -107,6 +108,10 @@ interface Undoable {
   readonly after: ReadonlySet<string | undefined>
   happened: boolean
   undone: boolean
+  /** The runs in which it is running. */
+  readonly running: Set<Run>
+  /** Where it has succeeded, and when. */
+  succeeded?: { readonly at: number; readonly process: Process }
 }
 
 export interface Judge {
@@ -131,8 +136,8 @@ export interface Judge {
   ): void
   /** An attempt of a step or an effect has ended. `final`: there is no other. */
   attempted(run: Run, key: string, attempt: number, final: boolean): void
-  /** An effect has ended. */
-  worked(run: Run, effectKey: string): void
+  /** An attempt of an effect has ended. */
+  worked(run: Run, effectKey: string, succeeded: boolean): void
   /** An effect has changed the world outside. */
   happened(effectKey: string): void
   /** An undo function begins. `ran`: whether the runtime knows that the effect has run. */
@@ -180,10 +185,13 @@ const RECORDED_MS = 60_000
 /** How a call ends that a new release cannot continue, and one whose state counts no more. */
 const CHANGED = 'This tool changed while the call was open. Start the call again'
 const REFUSED = 'Invalid or expired requestState'
+/** An undo waits for an effect that is running until this long after the end of its call. */
+const AWAITED_MS = 30_000
 /** A client that resumes its stream after this time finds its call. */
 const SOON_MS = 30_000
-/** How the call of an older client ends that the store has failed. */
+/** How the call of an older client ends that the store has failed, or whose process stood still as it claimed an effect. */
 const AWAY = 'The server cannot reach its store'
+const ELSEWHERE = 'This call is running elsewhere'
 /** No lease and no hold of a process that stood still this long ago can be left. */
 const STALE_MS = 120_000
 
@@ -202,9 +210,10 @@ export function createJudge(world: World, plan: Plan): Judge {
   const texts = new Map<string, Set<string>>()
   /** The runs of older clients' calls that are in the store, by flow and round. */
   const pushed = new Map<string, Run>()
-  const failsStore = plan.noise.storeFails > 0 || plan.faults.some(({ kind }) => kind === 'crash')
+  const mayFail =
+    plan.noise.storeFails > 0 || plan.faults.some(({ kind }) => kind === 'crash' || kind === 'freeze')
   /** Nothing is so slow, or fails, that an older client's call may be given up before its client is back. */
-  const isCalm = plan.noise.slow === 0 && !failsStore && !plan.faults.some(({ kind }) => kind === 'freeze')
+  const isCalm = plan.noise.slow === 0 && !mayFail
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
@@ -212,6 +221,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   /** The key of each undo, by that of its effect. */
   const undoKeys = new Map<string, string>()
   const endings = new Map<string, 'well' | 'without success'>()
+  /** When a client has left its call. */
+  const endedAt = new Map<string, number>()
   /** The effects that a call which ended well has kept. */
   const kept = new Set<string>()
   /** The effects that a program has undone before it ended well. */
@@ -384,7 +395,9 @@ export function createJudge(world: World, plan: Plan): Judge {
           after: new Set(run.seen.slice(0, run.called.get(key)).map((one) => one.effectKey)),
           happened: false,
           undone: false,
+          running: new Set(),
         })
+      undoables.get(effectKey)?.running.add(run)
       check(
         'same key',
         keyBefore === effectKey,
@@ -414,8 +427,11 @@ export function createJudge(world: World, plan: Plan): Judge {
       run.failed.set(key, attempt)
       failures.set(`${run.flow} ${run.round} ${key} ${attempt}`, { at: world.now, process: run.process })
     },
-    worked(run, effectKey) {
+    worked(run, effectKey, succeeded) {
       once.get(effectKey)?.running.delete(run)
+      const one = undoables.get(effectKey)
+      one?.running.delete(run)
+      if (one && succeeded) one.succeeded = { at: world.now, process: run.process }
     },
     happened(effectKey) {
       const one = undoables.get(effectKey)
@@ -436,6 +452,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       const later = [...undoables.values()].find(
         (other) => other.after.has(effectKey) && isLeft(other) && isReached(other),
       )
+      if (one) judgeWait(run, one, ran)
       check('undo order', !later, () => `${run.id} undoes ${key} before ${later?.key}`)
     },
     undone(effectKey) {
@@ -446,6 +463,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       votes.set(text, (votes.get(text) ?? new Map()).set(person, approves))
     },
     left(call) {
+      if (!endedAt.has(call.id)) endedAt.set(call.id, world.now)
       if (!endings.has(call.id)) endings.set(call.id, 'without success')
     },
     settled() {
@@ -496,7 +514,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         if (why === 'The task could not be finished' && deaths >= 5) return
         // The reply of a run that was stopped is lost, its effects are undone, and the same request again takes another course.
         const isUndone = call.undoes && (runs.get(call.id) ?? []).some((run) => run.digest?.startsWith('!'))
-        const isAway = call.older && failsStore && why.includes(AWAY)
+        const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
           isAway || (why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone))
         check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
@@ -586,6 +604,16 @@ export function createJudge(world: World, plan: Plan): Judge {
     })
     const holds = grant >= 0 && !later
     check('alone', holds, () => `${run.id} begins ${key} after ${later?.flow ?? 'no grant'} got the permit`)
+  }
+
+  /** The undo of a worker waits for an effect that runs in a living process, and is told that one has succeeded there. */
+  function judgeWait(run: Run, { key, running, succeeded }: Undoable, ran: 'yes' | 'maybe'): void {
+    const mustWait = world.now - (endedAt.get(run.call.id) ?? Number.NEGATIVE_INFINITY) < AWAITED_MS
+    const other = [...running].find((one) => isWell(one.process, world.now) && (mustWait || one === run))
+    check('undo waits', !other, () => `${run.id} undoes ${key} while ${other?.id} runs it`)
+    if (!succeeded || !isWell(succeeded.process, succeeded.at)) return
+    const isKnown = mustWait || world.now - succeeded.at > RECORDED_MS
+    check('undo knows', !isKnown || ran === 'yes', () => `${run.id} does not know that ${key} has run`)
   }
 
   function judgeApproval(run: Run, value: string, { text, quorum }: NonNullable<About['approval']>): void {

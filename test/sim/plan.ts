@@ -98,9 +98,12 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
   }
   const instances = dice.int(1, 3)
   // Some schedules have calls of one kind only, so that its faults meet often.
-  const tool = dice.pick([undefined, undefined, undefined, 'single', 'task', 'alone'] as const)
+  const picked = dice.pick([undefined, undefined, undefined, 'single', 'task', 'alone'] as const)
+  // In others every call is a task that is cancelled in the middle of a long effect.
+  const isUndone = createDice(`${seed} undone`).chance(0.12)
+  const tool = isUndone ? 'task' : picked
   const newer = Array.from({ length: dice.int(1, 3) }, (_, index) =>
-    planCall(seed, `c${index}`, without, tool),
+    planCall(seed, `c${index}`, without, tool, isUndone),
   )
   const calls = [...newer, ...planOlder(seed, without)]
   const faults = generateFaults(seed, tool === 'alone')
@@ -145,20 +148,31 @@ function generateFaults(seed: number, freezes: boolean): Fault[] {
   return faults
 }
 
-function planCall(seed: number, id: string, without: ReadonlySet<string>, only?: Tool): CallPlan {
+function planCall(
+  seed: number,
+  id: string,
+  without: ReadonlySet<string>,
+  only?: Tool,
+  isUndone = false,
+): CallPlan {
   const dice = createDice(`${seed} ${id}`)
   const tool = only ?? dice.pick(['plain', 'plain', 'single', 'task', 'task', 'leaving'] as const)
   const follows = tool === 'task' || tool === 'leaving' || tool === 'alone'
   const tasks = tool === 'task' || tool === 'leaving'
-  const abilities: Abilities = { tasks, store: true, undo: tool !== 'alone' && dice.chance(0.35) }
+  const abilities: Abilities = {
+    tasks,
+    store: true,
+    undo: (tool !== 'alone' && dice.chance(0.35)) || isUndone,
+  }
   const made = generateProgram(dice, `${id}.`, abilities)
   const leaving: Program = [...made.slice(0, 1), { op: 'background', key: `${id}.b` }, ...made.slice(1)]
-  const first = tool === 'leaving' ? leaving : made
+  const first = lengthen(seed, tool === 'leaving' ? leaving : made, tasks && abilities.undo, isUndone)
   const second = nextRelease(dice, first, `${id}.`)
   const trim = (program: Program): Program => edit(program, (node) => (without.has(node.key) ? [] : [node]))
   const undoes = [first, second].some((program) => has(program, (node) => node.op === 'effect' && node.undo))
   const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && (follows || undoes)))
-  if (undoes && dice.chance(0.4)) habits.push(tasks && dice.chance(0.5) ? 'cancel' : 'leave')
+  if (isUndone && undoes) habits.push('cancel')
+  else if (undoes && dice.chance(0.4)) habits.push(tasks && dice.chance(0.5) ? 'cancel' : 'leave')
   return {
     id,
     tool,
@@ -187,6 +201,16 @@ export function partsOf({ calls, faults, noise }: Plan): string[] {
       ...new Set(releases.flatMap((program) => flatten(program).map(({ key }) => key))),
     ]),
   ]
+}
+
+/** Some effects that can be undone run for longer than it takes to cancel their task and to undo it. */
+function lengthen(seed: number, program: Program, undoes: boolean, isUndone: boolean): Program {
+  const dice = createDice(`${seed} long ${program[0]?.key}`)
+  if (!undoes || (dice.chance(0.4) && !isUndone)) return program
+  return edit(program, (node) => {
+    if (node.op !== 'effect' || !node.undo || node.retries > 0 || dice.chance(0.4)) return [node]
+    return [{ ...node, ms: dice.int(8_000, 70_000) }]
+  })
 }
 
 const OLDER_HABITS: readonly Habit[] = ['other-session', 'other-caller', 'repeat', 'answer-again', 'misfit']

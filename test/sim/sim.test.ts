@@ -44,7 +44,9 @@ describe('the simulator', () => {
       'undo began',
       'undo kept',
       'undo key',
+      'undo knows',
       'undo order',
+      'undo waits',
       'undone',
     ])
   })
