@@ -547,14 +547,14 @@ describe('undo of a task', () => {
     expect(reserved.size).toBe(0)
   })
 
-  /** A task that is cancelled while its effect runs; `end` ends the effect. */
-  const cancelledInside = async () => {
+  /** A task that is cancelled, or ended by an operator, while its effect runs; `end` ends the effect. */
+  const cancelledInside = async (how: 'cancel' | 'fail' = 'cancel') => {
     const calls: string[] = []
     let end = (_error?: Error) => {}
     const ended = new Promise<void>((resolve, reject) => {
       end = (error) => (error ? reject(error) : resolve())
     })
-    const { bench } = hotel((server) =>
+    const { bench, store } = hotel((server) =>
       server.tool('trip', { task: 'auto' }, (_args, ctx) =>
         ctx.effect(
           'one',
@@ -571,9 +571,12 @@ describe('undo of a task', () => {
     const task = bench.task('trip')
     const next = task.next()
     await expect.poll(() => calls).toEqual(['begins'])
-    await task.cancel()
+    const find = async (): Promise<string> =>
+      (await store().tasks.list({})).find(({ owner }) => !owner.principal.startsWith('undo'))?.id ?? ''
+    if (how === 'cancel') await task.cancel()
+    else await store().operator?.act({ kind: 'fail', id: await find(), keepMs: DAY }, 'test')
     await bench.advance(1)
-    return { bench, calls, end, next }
+    return { bench, calls, end, next, store, find }
   }
 
   it('M1 undoes an effect that runs while its task is cancelled after the effect has ended', async () => {
@@ -599,6 +602,20 @@ describe('undo of a task', () => {
     expect(calls).toEqual(['begins'])
     await bench.advance('15 s')
     expect(calls).toEqual(['begins', 'release maybe undefined'])
+  })
+
+  it('M1 begins no effect again that was undone while it ran, if an operator retries the task', async () => {
+    const { bench, calls, end, next, store, find } = await cancelledInside('fail')
+    await bench.advance('20 s')
+    await bench.advance('15 s')
+    end()
+    await next
+    const undone = ['begins', 'release maybe undefined', 'ends']
+    expect(calls).toEqual(undone)
+    const retry = { kind: 'retry', id: await find(), liveMs: DAY } as const
+    expect(await store().operator?.act(retry, 'test')).toBe('done')
+    await bench.advance('1 min')
+    expect(calls).toEqual(undone)
   })
 
   it('M1 survives a restart before the task is cancelled', async () => {

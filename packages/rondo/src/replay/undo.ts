@@ -42,12 +42,13 @@ export function keepsIntent(
   return {
     linear: true,
     async before() {
-      if (begunIn(run, key)) return
-      const effect = { key, effectKey: effectKey(run, key, branch), ...(isOnce && { branch }) }
-      run.record.noteBegun(effect)
+      // One that began in an earlier run may have been undone since, so its intent is written again.
+      const known = begunIn(run, key)
+      const effect = known ?? { key, effectKey: effectKey(run, key, branch), ...(isOnce && { branch }) }
+      if (!known) run.record.noteBegun(effect)
       const journal = run.record.toJournal()
       await undoing.keep(journal, 'intent')
-      await run.persistBegun?.(effect, journal.lineage)
+      if (!known) await run.persistBegun?.(effect, journal.lineage)
     },
     keep: (journal) => undoing.keep(journal, 'outcome'),
   }
