@@ -5,6 +5,7 @@
 
 import { type Fleet, REQUEST } from './fleet.ts'
 import { answerTo, type Judge, type Message, type Sent } from './judge.ts'
+import type { Operators } from './operator.ts'
 import type { CallPlan, Plan } from './plan.ts'
 import type { World } from './world.ts'
 
@@ -40,7 +41,13 @@ const PATIENCE_MS = 40_000
 /** The server or its store is busy: the same request may succeed later. */
 const LATER = -32000
 
-export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judge): Clients {
+export function startClients(
+  world: World,
+  plan: Plan,
+  fleet: Fleet,
+  judge: Judge,
+  operators: Operators,
+): Clients {
   const dice = world.dice('clients')
   const network = world.dice('network')
   const open = new Set<string>()
@@ -176,6 +183,7 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
   const asTask = async (call: CallPlan, taskId: string): Promise<void> => {
     const { principal, habits } = call
     const unsent: Unsent = { call, branch: '', state: undefined, answers: '' }
+    operators.found(call, taskId)
     let left = habits.has('leave') || habits.has('cancel') ? dice.int(1, 6) : Number.POSITIVE_INFINITY
     for (;;) {
       if (--left === 0) {
@@ -187,9 +195,13 @@ export function startClients(world: World, plan: Plan, fleet: Fleet, judge: Judg
       const since = acknowledged
       const message = await insist(unsent, 'tasks/get', { taskId }, principal)
       const { status, inputRequests, result, error } = message.result ?? {}
+      // A task that an operator has failed may be retried.
+      const hasEnded = message.error || status === 'failed' || status === 'cancelled'
+      if (hasEnded && operators.isBusy(call)) continue
       if (message.error) return judge.ended({ call, branch: '' }, message)
       if (status === 'completed') return judge.ended({ call, branch: '' }, { result } as Message)
       if (status === 'failed') return judge.ended({ call, branch: '' }, { error } as Message)
+      if (status === 'cancelled') return
       if (status !== 'input_required') continue
       const asks = inputRequests as Questions
       // A task asks a question again under another key; an answer under this one is settled.

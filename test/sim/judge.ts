@@ -20,7 +20,7 @@
  */
 
 import type { CallPlan, Plan } from './plan.ts'
-import { type AskKind, commonKeys, type Program, rerun, type Seen } from './program.ts'
+import { type AskKind, commonKeys, has, type Program, rerun, type Seen } from './program.ts'
 import { FAST_MS, hashText, type Process, SLOW_MS, type World } from './world.ts'
 
 /** One request as its client sends it. Copies of it and retries with the same content are other requests. */
@@ -146,6 +146,8 @@ export interface Judge {
   votes(text: string, person: string, approves: boolean): void
   /** The client of this call is gone, or has cancelled it. */
   left(call: CallPlan): void
+  /** An operator has ended the task of this call, or has continued it. */
+  operated(call: CallPlan, kind: 'cancel' | 'fail' | 'retry'): void
   /** False while something is left that has to be undone. */
   settled(): boolean
   returned(run: Run, digest: string): void
@@ -187,8 +189,16 @@ const CHANGED = 'This tool changed while the call was open. Start the call again
 const REFUSED = 'Invalid or expired requestState'
 /** An undo waits for an effect that is running until this long after the end of its call. */
 const AWAITED_MS = 30_000
+/** Nodes whose parts run side by side. */
+const PARALLEL: ReadonlySet<string> = new Set(['all', 'race', 'offer'])
+/** The outcome of an effect that can be undone is recorded within this many replies of the store. */
+const OUTCOME_CROSSINGS = 12
 /** A client that resumes its stream after this time finds its call. */
 const SOON_MS = 30_000
+/** A client waits this long for an acknowledgement. */
+const LATE_MS = 40_000
+/** How a task ends that an operator has failed. */
+const FAILED = 'The task could not be finished'
 /** How the call of an older client ends that the store has failed, or whose process stood still as it claimed an effect. */
 const AWAY = 'The server cannot reach its store'
 const ELSEWHERE = 'This call is running elsewhere'
@@ -221,7 +231,9 @@ export function createJudge(world: World, plan: Plan): Judge {
   /** The key of each undo, by that of its effect. */
   const undoKeys = new Map<string, string>()
   const endings = new Map<string, 'well' | 'without success'>()
-  /** When a client has left its call. */
+  /** Until when an answer may have reached a task that an operator had ended: it is acknowledged, and lost. */
+  const operated = new Map<string, number>()
+  /** When a call was left by its client, or ended by an operator. */
   const endedAt = new Map<string, number>()
   /** The effects that a call which ended well has kept. */
   const kept = new Set<string>()
@@ -388,6 +400,8 @@ export function createJudge(world: World, plan: Plan): Judge {
       const logical = `${run.call.id} ${key} ${branch}`
       const keyBefore = keys.get(logical) ?? effectKey
       keys.set(logical, effectKey)
+      const isLate = undoKeys.has(effectKey) && isWell(run.process, world.now)
+      check('undo final', !isLate, () => `${run.id} begins ${key} again, which is being undone`)
       if (undo && !undoables.has(effectKey))
         undoables.set(effectKey, {
           call: run.call,
@@ -466,6 +480,18 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (!endedAt.has(call.id)) endedAt.set(call.id, world.now)
       if (!endings.has(call.id)) endings.set(call.id, 'without success')
     },
+    operated(call, kind) {
+      check(`operator ${kind}`, true, () => '')
+      operated.set(call.id, kind === 'retry' ? world.now + LATE_MS : Number.POSITIVE_INFINITY)
+      if (kind === 'retry') {
+        endings.delete(call.id)
+        endedAt.delete(call.id)
+      } else {
+        endings.set(call.id, 'without success')
+        endedAt.set(call.id, world.now)
+        forgetFailures(call)
+      }
+    },
     settled() {
       return leftovers().length === 0
     },
@@ -514,6 +540,8 @@ export function createJudge(world: World, plan: Plan): Judge {
         if (why === 'The task could not be finished' && deaths >= 5) return
         // The reply of a run that was stopped is lost, its effects are undone, and the same request again takes another course.
         const isUndone = call.undoes && (runs.get(call.id) ?? []).some((run) => run.digest?.startsWith('!'))
+        // An operator has failed it; or its effects were undone before it was retried, so it cannot end well.
+        if (operated.has(call.id) && (why === FAILED || (why === REFUSED && call.undoes))) return
         const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
           isAway || (why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone))
@@ -553,6 +581,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       check('resumed', !refused, () => `${call.id} could not be resumed: ${refused?.why}`)
     },
     acknowledged(call, branch, key, text, value) {
+      if (world.now < (operated.get(call.id) ?? 0)) return
       const name = `${call.id} ${branch} ${key} ${text}`
       if (!acknowledgements.has(name)) acknowledgements.set(name, { value, number: ++acknowledged })
     },
@@ -606,13 +635,23 @@ export function createJudge(world: World, plan: Plan): Judge {
     check('alone', holds, () => `${run.id} begins ${key} after ${later?.flow ?? 'no grant'} got the permit`)
   }
 
+  /** A failure that was not recorded yet is not: the task has ended. */
+  function forgetFailures(call: CallPlan): void {
+    const flows = new Set((runs.get(call.id) ?? []).map(({ flow }) => flow))
+    for (const [name, { at }] of failures) {
+      if (flows.has(name.split(' ')[0] ?? '') && world.now - at < RECORDED_MS) failures.delete(name)
+    }
+  }
+
   /** The undo of a worker waits for an effect that runs in a living process, and is told that one has succeeded there. */
   function judgeWait(run: Run, { key, running, succeeded }: Undoable, ran: 'yes' | 'maybe'): void {
     const mustWait = world.now - (endedAt.get(run.call.id) ?? Number.NEGATIVE_INFINITY) < AWAITED_MS
     const other = [...running].find((one) => isWell(one.process, world.now) && (mustWait || one === run))
     check('undo waits', !other, () => `${run.id} undoes ${key} while ${other?.id} runs it`)
-    if (!succeeded || !isWell(succeeded.process, succeeded.at)) return
-    const isKnown = mustWait || world.now - succeeded.at > RECORDED_MS
+    // Where branches run side by side, one whose result cannot be recorded any more stops the run before another has ended.
+    const isParallel = has(run.call.releases[run.release as 0 | 1], ({ op }) => PARALLEL.has(op))
+    if (!succeeded || isParallel || !isWell(succeeded.process, succeeded.at)) return
+    const isKnown = mustWait || world.now - succeeded.at > OUTCOME_CROSSINGS * replyMs
     check('undo knows', !isKnown || ran === 'yes', () => `${run.id} does not know that ${key} has run`)
   }
 

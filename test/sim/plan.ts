@@ -35,6 +35,8 @@ export interface CallPlan {
   readonly startMs: number
   readonly releases: readonly [Program, Program]
   readonly habits: ReadonlySet<Habit>
+  /** What an operator does to its task, this long after it has begun. A task that was failed is retried. */
+  readonly operator?: { readonly kind: 'cancel' | 'fail'; readonly afterMs: number; readonly retryMs: number }
   /** Effects of its program can be undone, so that each of its states counts once. */
   readonly undoes: boolean
 }
@@ -170,6 +172,8 @@ function planCall(
   const second = nextRelease(dice, first, `${id}.`)
   const trim = (program: Program): Program => edit(program, (node) => (without.has(node.key) ? [] : [node]))
   const undoes = [first, second].some((program) => has(program, (node) => node.op === 'effect' && node.undo))
+  // What others send to a task that has ended is refused, and they do not send it again.
+  const isOperated = tasks && !has(first, ({ op }) => op === 'hook' || op === 'approve')
   const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && (follows || undoes)))
   if (isUndone && undoes) habits.push('cancel')
   else if (undoes && dice.chance(0.4)) habits.push(tasks && dice.chance(0.5) ? 'cancel' : 'leave')
@@ -181,6 +185,7 @@ function planCall(
     principal: dice.pick(['alice', 'bob']),
     startMs: dice.int(0, 3_000),
     releases: [trim(first), trim(second)],
+    operator: isOperated && !without.has(`${id}:operator`) ? planOperator(seed, id) : undefined,
     habits: new Set(habits.filter((habit) => !without.has(`${id}:${habit}`))),
     undoes,
   }
@@ -197,10 +202,23 @@ export function partsOf({ calls, faults, noise }: Plan): string[] {
     ...(noise.storeFails ? ['store-fails'] : []),
     ...(noise.skew ? ['skew'] : []),
     ...calls.flatMap(({ id, habits }) => [...habits].map((habit) => `${id}:${habit}`)),
+    ...calls.flatMap(({ id, operator }) => (operator ? [`${id}:operator`] : [])),
     ...calls.flatMap(({ releases }) => [
       ...new Set(releases.flatMap((program) => flatten(program).map(({ key }) => key))),
     ]),
   ]
+}
+
+/** Some tasks are ended by an operator. */
+function planOperator(seed: number, id: string): CallPlan['operator'] {
+  const dice = createDice(`${seed} ${id} operator`)
+  if (!dice.chance(0.4)) return undefined
+  const kind = dice.chance(0.25) ? 'cancel' : 'fail'
+  return {
+    kind,
+    afterMs: dice.int(0, dice.pick([3_000, 30_000])),
+    retryMs: dice.int(10, dice.pick([500, 60_000])),
+  }
 }
 
 /** Some effects that can be undone run for longer than it takes to cancel their task and to undo it. */
@@ -209,7 +227,7 @@ function lengthen(seed: number, program: Program, undoes: boolean, isUndone: boo
   if (!undoes || (dice.chance(0.4) && !isUndone)) return program
   return edit(program, (node) => {
     if (node.op !== 'effect' || !node.undo || node.retries > 0 || dice.chance(0.4)) return [node]
-    return [{ ...node, ms: dice.int(8_000, 70_000) }]
+    return [{ ...node, ms: dice.int(8_000, 45_000) }]
   })
 }
 

@@ -4,6 +4,7 @@ import { startClients } from './client.ts'
 import { createFleet } from './fleet.ts'
 import { createJudge } from './judge.ts'
 import { startOlderClients } from './older.ts'
+import { startOperators } from './operator.ts'
 import { createPlan, type Plan, partsOf } from './plan.ts'
 import { enter, type Runtime } from './runtime.ts'
 import { inMemory, type Stores } from './stores.ts'
@@ -47,7 +48,8 @@ export async function runSchedule(
   world.busy = stores.busy
   const judge = createJudge(world, plan)
   const fleet = createFleet(runtime, world, plan, judge, store)
-  const clients = startClients(world, plan, fleet, judge)
+  const operators = startOperators(world, plan, store, judge)
+  const clients = startClients(world, plan, fleet, judge, operators)
   startOlderClients(world, plan, fleet, judge, clients.open)
   const hasFailed = (): boolean => judge.problems.length > 0 || world.events > ENDLESS
   const isOver = (): boolean => clients.open.size === 0 || hasFailed()
