@@ -499,6 +499,7 @@ describe('a worker that stops', () => {
     await clock.pass(100)
     await stopping
     expect(held.turns[1]?.signal.aborted).toBe(true)
+    expect(held.turns[1]?.signal.reason.message).toContain('draining')
     const id = held.turns[1]?.task.id ?? ''
     expect(about(id).slice(1)).toEqual([
       { kind: 'turn', id, turn: 1, outcome: 'lost', ms: 1_001 },
@@ -690,5 +691,45 @@ describe('a lease that is found taken after it ran out', () => {
     await clock.pass(1)
     expect(held.turns[0]?.signal.aborted).toBe(true)
     expect(absolved).toEqual([])
+  })
+})
+
+describe('the timers of a worker', () => {
+  /** Notes for how long they are set. */
+  function timed() {
+    const set: number[] = []
+    const idly: typeof clock.idly = (ms, fn) => {
+      set.push(ms)
+      return clock.idly(ms, fn)
+    }
+    return { set, timing: { ...clock, idly } }
+  }
+
+  it('are set for the polls, which are spread around their interval, and for nothing without an end', async () => {
+    const { set, timing } = timed()
+    await engineOn({ clock: timing, pollMs: 100, statsMs: 0, leaseMs: 40_000 }).serve(heldTurn().run)
+    for (let i = 0; i < 100; i++) await clock.pass(50)
+    const polls = set.filter((ms) => ms !== 500 && ms < 10_000)
+    expect(polls.length).toBeGreaterThan(30)
+    for (const ms of polls) {
+      expect(ms).toBeGreaterThanOrEqual(80)
+      expect(ms).toBeLessThanOrEqual(120)
+    }
+  })
+
+  it('are not set once it has stopped, whatever the store says then', async () => {
+    const { set, timing } = timed()
+    let say = (_ms: number) => {}
+    const nextDueMs = () =>
+      new Promise<number>((resolve) => {
+        say = resolve
+      })
+    const serving = await engineOn({ clock: timing }, broken({ nextDueMs })).serve(heldTurn().run)
+    await clock.pass(1)
+    await serving.stop()
+    set.length = 0
+    say(10)
+    await clock.pass(1)
+    expect(set).toEqual([])
   })
 })

