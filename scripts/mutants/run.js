@@ -62,21 +62,18 @@ const TESTS = {
   oauth: [
     beside('oauth'),
     'packages/rondo/src/serve/http/authenticate.test.ts',
-    ...tests('oauth', 'server-scenarios', 'mount'),
-    ...tests('security', 'addresses', 'bad-tokens', 'bound-tokens'),
+    ...tests('oauth', 'server-scenarios'),
+    ...tests('security', 'bad-tokens', 'bound-tokens'),
   ],
   'client/oauth': [
     beside('client/oauth'),
-    ...tests('oauth', 'server-scenarios', 'code-flow'),
     ...tests('security', 'addresses', 'hostile-authorization'),
+    ...tests('interop', 'oauth-client'),
   ],
   session: [
     beside('session'),
     'packages/rondo/src/serve/http/fetch.test.ts',
-    'packages/rondo/src/serve/heartbeat.test.ts',
-    ...tests('task', 'session', 'session-list', 'session-notification'),
-    ...tests('scenarios', 'push', 'turns-session', 'log-level', 'older-task', 'unread'),
-    ...tests('security', 'session'),
+    ...tests('scenarios', 'turns-session', 'log-level'),
   ],
 }
 

@@ -418,6 +418,34 @@ describe('a store of proofs', () => {
     expect(epochs).toBe(2)
   })
 
+  it('T35 is asked once about a proof, whatever it says', async () => {
+    const { once } = createMemoryStore({ now: () => NOW })
+    let claims = 0
+    let fails = false
+    const counted: OnceStore = {
+      ...once,
+      async claim(...given) {
+        claims += 1
+        const outcome = await once.claim(...given)
+        if (!fails) return outcome
+        fails = false
+        throw new Error('the response is lost')
+      },
+    }
+    const { use } = open({ dpop: { store: { once: counted } } })
+    const proof = prove()
+    for (const [outcome, asked] of [
+      [undefined, 1],
+      [AGAIN, 2],
+    ] as const) {
+      expect(await use(proof)).toEqual(outcome)
+      expect(claims).toBe(asked)
+    }
+    fails = true
+    await expect(use(prove())).rejects.toThrow('lost')
+    expect(claims).toBe(3)
+  })
+
   it('is swept once per window, until less than a batch is left, and works on if that fails', async () => {
     const { once } = createMemoryStore({ now: () => NOW })
     const swept: number[] = []

@@ -411,7 +411,7 @@ function thumbprintOf(header: string | undefined): string | undefined {
   // With a comma there are two headers, and one of them may be the client's.
   if (header === undefined || header.length > 65_536 || header.includes(',')) return undefined
   try {
-    const text = header.includes('%') ? decodeURIComponent(header) : header
+    const text = decodeURIComponent(header)
     const base64 =
       /^:([^:]+):$/.exec(text)?.[1] ?? /^-----BEGIN CERTIFICATE-----([^-]+)/.exec(text.trim())?.[1]
     const { raw } = new X509Certificate(Buffer.from(base64 ?? '', 'base64'))

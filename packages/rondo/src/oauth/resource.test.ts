@@ -170,6 +170,12 @@ describe('the audience', () => {
     },
   )
 
+  it('H1 may be a single text', async () => {
+    const tokens = () => ({ ...CLAIMS, aud: 'api://desk' })
+    expect(await open({ audience: 'api://desk', tokens }).resource.verify('a')).toHaveProperty('subject')
+    expect(await open({ audience: 'api', tokens }).resource.verify('a')).toHaveProperty('refused')
+  })
+
   it('H1 may be named explicitly, and then the resource is none', async () => {
     const audience = ['11111111-2222', 'api://desk']
     const named = open({ audience, tokens: () => ({ ...CLAIMS, aud: 'api://desk' }) })
@@ -270,6 +276,19 @@ describe('mistakes of an author are found at once', () => {
     ['http', { resource: 'http://mcp.example.com/mcp' }, /resource of oauthResource must be an https URL/],
     ['a fragment', { resource: 'https://mcp.example.com/#x' }, /without a fragment/],
     ['a name', { resource: 'mcp' }, /https URL/],
+    ['an object for a URL', { resource: new URL(RESOURCE) as never }, /https URL/],
+    ['an option of another name', { audiences: [] } as never, /^oauthResource has no option/],
+    ['an endless time', { clockSkewMs: Number.POSITIVE_INFINITY }, /clockSkewMs/],
+    ['an endless memory', { cacheMs: Number.POSITIVE_INFINITY }, /cacheMs/],
+    ['an unlimited memory', { cacheEntries: Number.POSITIVE_INFINITY }, /cacheEntries/],
+    ['endless proofs', { dpop: { windowMs: Number.POSITIVE_INFINITY } }, /windowMs/],
+    ['unlimited proofs', { dpop: { maxProofs: Number.POSITIVE_INFINITY } }, /maxProofs/],
+    ['unlimited proofs of a key', { dpop: { maxProofsPerKey: Number.POSITIVE_INFINITY } }, /maxProofsPerKey/],
+    [
+      'an option of proofs of another name',
+      { dpop: { max: 1 } as never },
+      /^oauthResource: dpop has no option/,
+    ],
     ['no issuer', { issuers: [] }, /needs issuers/],
     ['an issuer without TLS', { issuers: ['http://id.example.com'] }, /issuers of oauthResource/],
     ['offline_access', { scopes: ['offline_access'] }, /does not ask for offline_access/],
@@ -294,6 +313,13 @@ describe('mistakes of an author are found at once', () => {
     for (const endpoint of ['http://id.example.com/introspect', '/introspect'])
       expect(() => introspection({ client, endpoint })).toThrow(/endpoint must be an https URL/)
     expect(() => introspection({ client, endpoint: 'https://id.example.com/introspect' })).not.toThrow()
+  })
+
+  it('limits of verifiers', () => {
+    const client = { id: 'a', secret: 'b' }
+    expect(() => introspection({ client, maxConcurrent: 0 })).toThrow(/maxConcurrent/)
+    expect(() => introspection({ client, max: 1 } as never)).toThrow(/^introspection has no option/)
+    expect(() => jwt({ algorithm: 'RS256' } as never)).toThrow(/^jwt has no option/)
   })
 
   it('this machine needs no TLS', () => {

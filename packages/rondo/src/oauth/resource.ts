@@ -389,7 +389,7 @@ function describe(options: OAuthResourceOptions): OAuthResource['resource'] {
     bearer_methods_supported: ['header'],
     ...(dpop && {
       dpop_signing_alg_values_supported: PROOF_ALGORITHMS,
-      dpop_bound_access_tokens_required: dpop.required ?? false,
+      dpop_bound_access_tokens_required: dpop.required === true,
     }),
     ...(options.certificateHeader && { tls_client_certificate_bound_access_tokens: true }),
   }
