@@ -68,7 +68,7 @@ const TESTS = {
   'client/oauth': [
     beside('client/oauth'),
     ...tests('security', 'addresses', 'hostile-authorization'),
-    ...tests('interop', 'oauth-client'),
+    ...tests('interop', 'oauth-client', 'identity'),
   ],
   session: [
     beside('session'),
