@@ -67,8 +67,8 @@ const TESTS = {
   ],
   'client/oauth': [
     beside('client/oauth'),
-    ...tests('security', 'addresses', 'hostile-authorization'),
-    ...tests('interop', 'oauth-client', 'identity'),
+    ...tests('security', 'hostile-authorization'),
+    ...tests('interop', 'oauth-client'),
   ],
   session: [
     beside('session'),
