@@ -126,11 +126,12 @@ export function exchange(options: ExchangeOptions): ExchangeToken {
 
   const obtainOnce = async (subject: string, resource: string): Promise<Exchanged> => {
     const key = JSON.stringify([resource, subject])
-    const known = await kept.get(key)
+    const before = kept.get(key)
+    const known = await before
     if (known !== undefined && known.until > now()) return known
-    // Others may have begun while this one waited.
+    // Another may have begun while this one waited. Nothing is awaited from here to `kept.set`.
     const running = kept.get(key)
-    if (running !== undefined && (await running) !== known) return running
+    if (running !== undefined && running !== before) return running
     const started = obtain(subject, resource)
     const [oldest] = kept.keys()
     if (kept.size >= MAX_KEPT && oldest !== undefined) kept.delete(oldest)
