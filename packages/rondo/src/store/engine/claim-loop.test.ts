@@ -319,7 +319,9 @@ describe('a claim', () => {
       claims += 1
       return store.tasks.claim(...given)
     }
-    const engine = engineOn({ pollMs: 60_000 }, broken({ claim }))
+    const hints = createHintBus()
+    store.tasks.onHint(hints.publish)
+    const engine = engineOn({ pollMs: 60_000 }, broken({ claim, onHint: hints.onHint }))
     const held = heldTurn()
     await engine.serve(held.run)
     await clock.pass(1)
@@ -330,6 +332,7 @@ describe('a claim', () => {
     expect([held.turns.length, claims]).toEqual([1, 1])
     await held.turns[0]?.status('changed')
     await engine.cancel(id, alice)
+    hints.publish({ kind: 'bus' })
     await clock.pass(1_000)
     expect(claims).toBe(1)
   })
@@ -731,5 +734,54 @@ describe('the timers of a worker', () => {
     say(10)
     await clock.pass(1)
     expect(set).toEqual([])
+  })
+})
+
+describe('a lease that is only checked', () => {
+  it('E9 is no longer than since its last renewal', async () => {
+    const engine = engineOn({}, broken({ renew: noDatabase }))
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await clock.pass(100)
+    await engine.create(newTask())
+    await clock.pass(LEASE - 50)
+    expect(held.turns[0]?.signal.aborted).toBe(false)
+    await clock.pass(500)
+    expect(held.turns[0]?.signal.aborted).toBe(true)
+  })
+
+  it('is not kept for a turn that has ended meanwhile', async () => {
+    const gates: (() => void)[] = []
+    let asked = 0
+    const renew: Store['tasks']['renew'] = async (fences, leaseMs) => {
+      asked += 1
+      const renewed = await store.tasks.renew(fences, leaseMs)
+      await new Promise<void>((resolve) => gates.push(resolve))
+      return renewed
+    }
+    const engine = engineOn({}, broken({ renew }))
+    const held = heldTurn()
+    await engine.serve(held.run)
+    await engine.create(newTask())
+    await clock.pass(3_000)
+    expect(asked).toBe(1)
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    for (const open of gates) open()
+    await clock.pass(10_000)
+    expect(asked).toBe(1)
+  })
+
+  it('is asked about once at a time', async () => {
+    let asked = 0
+    const ask = () => {
+      asked += 1
+      return new Promise<ReadonlySet<string>>(() => {})
+    }
+    const engine = engineOn({}, broken({ held: ask, renew: ask }))
+    await engine.serve(heldTurn().run)
+    await engine.create(newTask())
+    await clock.pass(3_000)
+    expect(asked).toBe(1)
   })
 })

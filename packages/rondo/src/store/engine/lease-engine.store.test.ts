@@ -7,7 +7,7 @@ import { alice, answers, bob, inputs, newTask } from '../../../../../test/suppor
 import type { Store } from '../store.ts'
 import type { TaskOwner, TaskView } from '../task-engine.ts'
 import { createHintBus, type Hint, type TaskStore } from '../task-store.ts'
-import { createLeaseEngine } from './lease-engine.ts'
+import { createLeaseEngine, storable } from './lease-engine.ts'
 
 let { clock, store, events, engineOn, broken } = createEngineBench()
 beforeEach(() => {
@@ -62,6 +62,29 @@ describe('an owner that names the id of its task', () => {
     await store.tasks.cancel(task.id, alice)
     expect(await engine.get(task.id, alice)).toMatchObject({ status: 'cancelled' })
     expect(confirmed).toEqual([])
+  })
+})
+
+describe('answers', () => {
+  it('E3 have keys that every store can hold', () => {
+    expect(storable(answers({ a: '1', 'b\0': '2', '\ud800': '3' }))).toEqual(answers({ a: '1' }))
+  })
+
+  it('are not read again when they resume the task', async () => {
+    let reads = 0
+    const get: TaskStore['get'] = (...given) => {
+      reads += 1
+      return store.tasks.get(...given)
+    }
+    const engine = engineOn({}, broken({ get }))
+    const serving = await engine.serve(async () => ({ kind: 'park', inputs: inputs('a') }))
+    const { id } = await engine.create(newTask())
+    await clock.pass(1)
+    await serving.stop()
+    expect(await engine.deliver(id, alice, answers({ a: 'yes' }))).toBe('resumed')
+    expect(reads).toBe(0)
+    expect(await engine.deliver(id, alice, answers({ a: 'yes' }))).toBe('idle')
+    expect(reads).toBe(1)
   })
 })
 
@@ -411,6 +434,21 @@ describe('a process that serves', () => {
     await clock.pass(1)
     expect(await engine.deliver(id, alice, answers({ a: 'yes' }))).toBe('resumed')
     expect(held.turns).toHaveLength(2)
+  })
+
+  it('has room wherever it serves: a task that finds no slot here is claimed there', async () => {
+    const takers: unknown[] = []
+    const create: TaskStore['create'] = (task, limit, taker) => {
+      takers.push(taker)
+      return store.tasks.create(task, limit, taker)
+    }
+    const engine = engineOn({ pollMs: 60_000 }, broken({ create }))
+    const [one, two] = [heldTurn(), heldTurn()]
+    for (const { run } of [one, two]) await engine.serve(run, { concurrency: 1 })
+    await clock.pass(1)
+    for (let i = 0; i < 3; i++) await engine.create(newTask())
+    expect(takers.map((taker) => taker !== undefined)).toEqual([true, true, false])
+    expect([one.turns.length, two.turns.length]).toEqual([1, 1])
   })
 
   it('has defaults for what its operator leaves out', async () => {
