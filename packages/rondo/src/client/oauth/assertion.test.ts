@@ -53,6 +53,24 @@ describe('an identity assertion', () => {
   })
 
   it.each([
+    ['who issued it', { ...GOOD, iss: undefined }],
+    ['its resource', { ...GOOD, resource: undefined }],
+    ['its client', { ...GOOD, client_id: undefined }],
+    ['no letter that base64 writes in another way', { ...GOOD, sub: 'ÿ~ÿ?ÿ~ÿ>' }],
+  ])('H7 need not say %s', async (_what, claims) => {
+    const token = jwt(claims)
+    expect(await obtain(token)).toBe(token)
+  })
+
+  it('H7 is of use where its alphabet is that of URLs', async () => {
+    const tokens = ['ÿ', 'ÿÿ', 'ÿÿÿ', '~~~', '???'].map((sub) => jwt({ ...GOOD, sub }))
+    expect(tokens.join()).toMatch(/_/)
+    for (const token of tokens) expect(await obtain(token)).toBe(token)
+  })
+
+  it.each([
+    ['of a list of issuers', jwt({ ...GOOD, iss: [IDP] }), {}, /of another issuer/],
+    ['for a number', jwt({ ...GOOD, aud: 1 }), {}, /another authorization server/],
     ['of another type', jwt(GOOD, 'JWT'), {}, /not of the type/],
     ['of another issuer', jwt({ ...GOOD, iss: 'https://evil.example' }), {}, /of another issuer/],
     ['for another resource', jwt({ ...GOOD, resource: 'https://evil.example/mcp' }), {}, /another resource/],

@@ -101,6 +101,16 @@ describe('the metadata of a server', () => {
     })
   })
 
+  it.each(['https://evil.example', 'https://evil.example/', 'https://mcp.example.com/a', 'mcp'])(
+    'H4 T30 of a server at the root is not about %s',
+    async (resource) => {
+      const { lookup } = open({ [WELL_KNOWN]: { ...good, resource } }, 'https://mcp.example.com')
+      await expect(readProtection(lookup, [])).rejects.toEqual(
+        refusal(/not about https:\/\/mcp\.example\.com\./),
+      )
+    },
+  )
+
   it('H4 is quoted up to 200 characters', async () => {
     const resource = `https://evil.example/${'x'.repeat(300)}`
     await expect(read({ ...good, resource })).rejects.toEqual(
@@ -127,6 +137,7 @@ describe('the metadata of a server', () => {
   })
 
   it.each<[string, Response, RegExp | undefined]>([
+    ['is a bad request', new Response('', { status: 400 }), undefined],
     ['is forbidden', new Response('', { status: 499 }), undefined],
     [
       'fails',

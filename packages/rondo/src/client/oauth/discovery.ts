@@ -79,9 +79,7 @@ function toProtection(
 
 /** Compares code points, apart from the slash after an origin, which URL parsers add. */
 function isIdentical(resource: string, expected: string): boolean {
-  return (
-    resource === expected || (URL.canParse(resource) && resource === `${expected}/` && isOrigin(expected))
-  )
+  return resource === expected || (resource === `${expected}/` && isOrigin(expected))
 }
 
 function isOrigin(url: string): boolean {

@@ -204,6 +204,16 @@ describe('a token', () => {
     ])
   })
 
+  it('H4 is refused with a sentence that quotes no secret', async () => {
+    const bad = () =>
+      Response.json({ error: 'invalid_client', error_description: 'the-secret' }, { status: 400 })
+    const client = { id: 'desk', secret: 'the-secret' }
+    await expect(obtain(bad(), { client })).rejects.toEqual(
+      refusal(/Could not obtain a token at .*: invalid_client: …$/),
+    )
+    expect(await obtain(ISSUED)).toStrictEqual({ tokens: { accessToken: 'new' } })
+  })
+
   it('H7 is obtained with an assertion, which is not quoted', async () => {
     const { sent, context } = open([ISSUED])
     expect(await grantByAssertion(context, 'the-assertion', ['a'])).toEqual({
@@ -314,6 +324,18 @@ describe('the end of a login', () => {
     const one = open([new Response()])
     await revoke(one.context, { accessToken: 'a' })
     expect(one.sent).toHaveLength(1)
+  })
+
+  it('H4 is only here if the authorization server refuses to end one of the tokens', async () => {
+    const refused = () => Response.json({ error: 'invalid_client' }, { status: 400 })
+    for (const answers of [
+      [refused(), new Response()],
+      [new Response(), refused()],
+    ]) {
+      const { sent, context } = open(answers)
+      expect(await revoke(context, { accessToken: 'a', refreshToken: 'r' })).toBe(false)
+      expect(sent).toHaveLength(2)
+    }
   })
 
   it('is only here if the authorization server revokes nothing', async () => {

@@ -202,7 +202,7 @@ async function withNonce<T>(send: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Ends the tokens at the authorization server, if it lets clients do that. */
+/** Ends the tokens at the authorization server, if it lets clients do that; returns whether it ended all of them. */
 export async function revoke(
   context: GrantContext,
   { refreshToken, accessToken }: StoredTokens,
@@ -210,14 +210,21 @@ export async function revoke(
   const { as } = context
   if (as.revocation_endpoint === undefined) return false
   const client: Client = { client_id: context.client.id }
+  let isEnded = true
   for (const token of [refreshToken, accessToken]) {
     if (token === undefined) continue
-    await explain(as.issuer, 'revoke the login', [token, context.client.secret], async () => {
-      const method = await authentication(as, context.client, context.given)
-      return revocationRequest(as, client, method, token, requestOptions(context))
-    })
+    const response = await explain(
+      as.issuer,
+      'revoke the login',
+      [token, context.client.secret],
+      async () => {
+        const method = await authentication(as, context.client, context.given)
+        return revocationRequest(as, client, method, token, requestOptions(context))
+      },
+    )
+    if (!response.ok) isEnded = false
   }
-  return true
+  return isEnded
 }
 
 interface RequestOptions {
@@ -288,8 +295,7 @@ export async function identify(
     return { id: clientMetadataUrl, method: 'none' }
   }
   const { known, redirectUri, now } = registration
-  const fits =
-    known?.redirectUri === redirectUri && !(known.expiresAt !== undefined && known.expiresAt <= now)
+  const fits = known?.redirectUri === redirectUri && (known.expiresAt ?? Number.POSITIVE_INFINITY) > now
   if (known !== undefined && fits) return known
   if (as.registration_endpoint === undefined) {
     throw unusable(
