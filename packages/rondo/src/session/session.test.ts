@@ -1,0 +1,355 @@
+/** Sessions and their table: whose they are, when they end, and what they may hold. By a clock that is turned by hand. */
+
+import { describe, expect, it } from 'vitest'
+import type { ErrorCode, RondoError } from '../errors.ts'
+import { createCodecs } from '../protocol/revisions.ts'
+import { createChangeBus } from '../serve/http/subscription.ts'
+import { IDLE_MS, resolveSessions, type SessionOptions, sweepMs } from './options.ts'
+import { callerLimit, isNamed, type Session } from './session.ts'
+import { createSessionTable } from './table.ts'
+
+const FACTS = { protocolVersion: '2025-11-25', capabilities: {} }
+const ANONYMOUS = 'anonymous'
+const at = (address: number) => `anonymous 192.0.2.${address}`
+const dialect = createCodecs().session('2025-11-25')
+
+function start(options: SessionOptions = {}) {
+  const clock = { now: 1_000_000 }
+  const events: string[] = []
+  const errors: unknown[] = []
+  const elsewhere: string[] = []
+  const timers = { set: [] as number[], stopped: 0 }
+  let ids = 0
+  const changes = createChangeBus()
+  const settings = resolveSessions(options, {
+    now: () => clock.now,
+    randomId: () => `s${ids++}`,
+    every(ms) {
+      timers.set.push(ms)
+      return () => {
+        timers.stopped += 1
+      }
+    },
+    onError: (error) => errors.push(error),
+    elsewhere: (session, json) => elsewhere.push(`${session} ${json}`),
+  })
+  const table = createSessionTable(settings, changes, (phase, { id }) => events.push(`${phase} ${id}`))
+  return { table, clock, events, errors, elsewhere, timers, changes, settings }
+}
+
+/** The session's own stream, which notes what is sent. */
+function listen(session: Session): string[] {
+  const sent: string[] = []
+  session.streams.general = { send: (json) => void sent.push(json), open: true }
+  return sent
+}
+const refused = (code: ErrorCode) => expect.objectContaining({ code })
+const codeOf = (work: () => unknown): string | undefined => {
+  try {
+    work()
+    return undefined
+  } catch (error) {
+    return (error as RondoError).code
+  }
+}
+
+describe('a session', () => {
+  it('T15 is found by its owner only, and until it ends', () => {
+    const { table, clock } = start()
+    const session = table.open(FACTS, 'alice', 'alice', { id: 'one', until: clock.now + 1_000 })
+    expect(table.find('one', 'alice')).toBe(session)
+    expect(table.find('one', 'bob')).toBeUndefined()
+    expect(table.find('two', 'alice')).toBeUndefined()
+    expect(table.named(session.name)).toBe(session)
+    expect(session.name).not.toBe(session.id)
+    clock.now += 999
+    expect(table.find('one', 'alice')).toBe(session)
+    clock.now += 1
+    expect(table.find('one', 'alice')).toBeUndefined()
+    table.sweep()
+    expect(table.named(session.name)).toBeUndefined()
+  })
+
+  it('T15 of an id that is in use is the one that is there, for its owner; others get one of a request', () => {
+    const { table, events } = start({ maxSessionsPerCaller: 1 })
+    const session = table.adopt({ id: 'one' }, FACTS, 'alice')
+    expect(table.adopt({ id: 'one' }, FACTS, 'alice')).toBe(session)
+    expect(events).toEqual(['opened one'])
+    const alone = table.adopt({ id: 'two' }, FACTS, 'alice')
+    expect(alone.id).toBe('two')
+    expect(table.find('two', 'alice')).toBeUndefined()
+    expect(table.size).toBe(1)
+  })
+
+  it('begins and ends once, and gives back what it took', () => {
+    const { table, events, timers } = start()
+    const empty = table.keptBytes
+    const [one, two] = [table.open(FACTS, 'alice'), table.open(FACTS, 'alice')]
+    expect(table.keptBytes).toBeGreaterThan(empty + 4_096)
+    expect(timers.set).toEqual([5_000])
+    table.end(one)
+    table.end(one)
+    expect([table.size, timers.stopped]).toEqual([1, 0])
+    table.end(two)
+    expect([table.size, table.keptBytes, timers.stopped]).toEqual([0, 0, 1])
+    expect(events).toEqual(['opened s0', 'opened s1', 'closed s0', 'closed s1'])
+    table.open(FACTS, 'alice')
+    expect(timers.set).toEqual([5_000, 5_000])
+  })
+
+  it('ends after half an hour without a request, and not while a call runs or a stream is attached', () => {
+    const { table, clock } = start()
+    const session = table.open(FACTS, 'alice')
+    const pass = (ms: number) => {
+      clock.now += ms
+      table.sweep()
+      return table.size
+    }
+    expect(pass(IDLE_MS - 1)).toBe(1)
+    session.touch()
+    expect(pass(IDLE_MS - 1)).toBe(1)
+    const line = session.begin(1, { send: () => {}, open: true }, dialect)
+    expect(pass(IDLE_MS)).toBe(1)
+    session.finish(1, line)
+    expect(pass(IDLE_MS - 1)).toBe(1)
+    expect(pass(1)).toBe(0)
+  })
+
+  it('R11 that fails in a sweep does not stop the sweep of others', () => {
+    const { table, clock, errors } = start()
+    const bad = table.open(FACTS, 'alice')
+    table.open(FACTS, 'bob')
+    const fault = new Error('broken')
+    bad.sweep = () => {
+      throw fault
+    }
+    clock.now += IDLE_MS
+    table.sweep()
+    expect(table.size).toBe(1)
+    expect(errors).toEqual([fault])
+  })
+
+  it('R9 may be one of so many of its caller, and of all', () => {
+    const mine = start({ maxSessionsPerCaller: 2 })
+    mine.table.open(FACTS, 'alice')
+    mine.table.open(FACTS, 'alice')
+    expect(() => mine.table.open(FACTS, 'alice')).toThrow(refused('LIMIT_SESSIONS'))
+    mine.table.open(FACTS, 'bob')
+    const all = start({ maxSessions: 2 })
+    all.table.open(FACTS, 'alice')
+    all.table.open(FACTS, 'bob')
+    expect(() => all.table.open(FACTS, 'carol')).toThrow(refused('LIMIT_SESSIONS'))
+  })
+
+  it('T18 of an anonymous caller has the limit of its address, or none if that is not known', () => {
+    expect([isNamed('alice'), isNamed(ANONYMOUS)]).toEqual([true, false])
+    expect(callerLimit({ owner: 'alice', share: 'alice' }, 5)).toBe(5)
+    expect(callerLimit({ owner: ANONYMOUS, share: at(1) }, 5)).toBe(5)
+    expect(callerLimit({ owner: ANONYMOUS, share: ANONYMOUS }, 5)).toBe(Number.POSITIVE_INFINITY)
+    const { table } = start({ maxKeptBytes: 1_000, maxKeptBytesPerCaller: 500 })
+    const kept = (owner: string, share: string) => table.transient(FACTS, owner, { id: share }).keptBytes
+    expect(kept('alice', 'alice')).toBe(500)
+    expect(kept(ANONYMOUS, ANONYMOUS)).toBe(1_000)
+  })
+
+  it('is swept as often as the shortest of its times needs', () => {
+    const every = (options: SessionOptions) => sweepMs(start(options).settings)
+    expect(every({})).toBe(5_000)
+    expect(every({ resumeMs: 4_000 })).toBe(1_000)
+    expect(every({ streamMs: 2_000 })).toBe(500)
+    expect(every({ resumeMs: 0 })).toBe(50)
+  })
+})
+
+describe('the subscriptions of a session', () => {
+  it('I3 are so many, of so many characters', () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    expect(codeOf(() => session.watch('x'.repeat(8_192)))).toBeUndefined()
+    expect(codeOf(() => session.watch('x'.repeat(8_193)))).toBe('PEER_PARAMS')
+    for (let i = 0; i < 999; i++) session.watch(`a://${i}`)
+    expect(codeOf(() => session.watch('one more'))).toBe('LIMIT_SUBSCRIPTIONS')
+    expect(codeOf(() => session.watch('a://1'))).toBeUndefined()
+    session.unwatch('a://1')
+    expect(codeOf(() => session.watch('one more'))).toBeUndefined()
+    const long = table.open(FACTS, 'alice')
+    for (let i = 0; i < 32; i++) long.watch(String(i).padEnd(8_192, 'x'))
+    expect(codeOf(() => long.watch('y'))).toBe('LIMIT_SUBSCRIPTIONS')
+    expect(codeOf(() => table.transient(FACTS, 'alice').watch('a'))).toBe('PEER_METHOD')
+  })
+
+  it('are ended where they are observed: when they end, fail, or the session ends', () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const sent = listen(session)
+    const before = table.keptBytes
+    const log: string[] = []
+    let change = () => {}
+    session.watch('a', (changed) => {
+      change = changed
+      return () => log.push('a ends')
+    })
+    session.watch('a', () => {
+      throw new Error('is observed already')
+    })
+    change()
+    expect(sent.map((json) => JSON.parse(json))).toEqual([
+      { jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: 'a' } },
+    ])
+    session.unwatch('a')
+    session.unwatch('a')
+    expect(log).toEqual(['a ends'])
+    expect(codeOf(() => session.watch('b', () => undefined))).toBe('PEER_METHOD')
+    expect(table.keptBytes).toBe(before)
+    session.watch('c', () => () => log.push('c ends'))
+    table.end(session)
+    expect(log).toEqual(['a ends', 'c ends'])
+  })
+
+  it('F1 are notified of what they are about, and of lists', () => {
+    const { table, changes } = start()
+    const session = table.open(FACTS, 'alice')
+    const sent = listen(session)
+    session.watch('a')
+    changes.publish({ kind: 'resource', uri: 'a' })
+    changes.publish({ kind: 'resource', uri: 'b' })
+    changes.publish({ kind: 'tools' })
+    changes.publish({ kind: 'everything' })
+    const updated = { jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: 'a' } }
+    const list = (kind: string) => ({ jsonrpc: '2.0', method: `notifications/${kind}/list_changed` })
+    expect(sent.map((json) => JSON.parse(json))).toMatchObject([
+      updated,
+      list('tools'),
+      list('tools'),
+      list('prompts'),
+      list('resources'),
+      updated,
+    ])
+    table.end(session)
+    changes.publish({ kind: 'tools' })
+    expect(sent).toHaveLength(6)
+  })
+
+  it('are those that other instances know of', () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const before = table.keptBytes
+    session.watch('a')
+    session.adopt({ level: 'error', watched: ['b', 'c'] })
+    expect(session.state).toEqual({ level: 'error', watched: ['b', 'c'] })
+    session.watch('b', () => () => {})
+    session.adopt({})
+    expect(session.state).toEqual({ level: 'info', watched: [] })
+    expect(table.keptBytes).toBe(before)
+  })
+})
+
+describe('the questions of a session', () => {
+  it('T15 are answered once for each that was asked, with the state that they were sent with', () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const taken: unknown[] = []
+    const id = session.expect((answer) => taken.push(answer), undefined, ['read'])
+    expect(id).toBe('ask.1')
+    expect(session.expect(() => {})).toBe('ask.2')
+    expect([session.asked(id), session.asked('ask.3'), session.asked(1)]).toEqual([true, false, false])
+    expect([session.scopesOf(id), session.scopesOf('ask.2'), session.scopesOf(1)]).toEqual([['read'], [], []])
+    const answer = { kind: 'result', result: {} } as never
+    expect(session.answer('ask.9', answer)).toBe(true)
+    expect(session.answer(1, answer)).toBe(true)
+    expect(taken).toEqual([])
+    expect(session.answer(id, answer)).toBe(true)
+    expect(taken).toEqual([answer])
+    session.forget(id)
+    session.answer(id, answer)
+    expect(taken).toHaveLength(1)
+    const own = session.expect(() => taken.push('own'), { id: 'own', accepts: (state) => state === 'good' })
+    expect(own).toBe('own')
+    expect(session.answer('own', answer, 'bad')).toBe(false)
+    expect(taken).toHaveLength(1)
+    expect(session.answer('own', answer, 'good')).toBe(true)
+    expect(taken).toHaveLength(2)
+    expect(session.askedElsewhere('12345678.1')).toBe(false)
+  })
+})
+
+describe('the calls of a session', () => {
+  const channel = { send: () => {}, open: true }
+
+  it('have different ids, and a continued one replaces its earlier attempt', () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const line = session.begin(1, channel, dialect)
+    expect(codeOf(() => session.begin(1, channel, dialect))).toBe('PEER_REQUEST')
+    expect(session.unused).toBe(false)
+    const again = session.resume(1, channel, dialect)
+    expect([line.closed, again.closed]).toEqual([true, false])
+    session.finish(1, line)
+    expect(session.unused).toBe(false)
+    session.finish(1, again)
+    expect(session.unused).toBe(true)
+    expect(session.cancel(1)).toBe(false)
+    const third = session.begin(1, channel, dialect)
+    expect(session.cancel(1)).toBe(true)
+    expect(third.closed).toBe(true)
+    table.end(session)
+  })
+
+  it('R9 take room while they wait', () => {
+    const { table } = start({ maxKeptBytes: 12_000 })
+    const session = table.open(FACTS, 'alice')
+    const before = table.keptBytes
+    expect(session.park(1_000)).toBe(true)
+    expect(table.keptBytes).toBe(before + 8_192 + 1_000)
+    expect(session.park(0)).toBe(false)
+    session.unpark(1_000)
+    expect(table.keptBytes).toBe(before)
+  })
+
+  it('R9 of a single request keep its session swept while they wait', () => {
+    const { table, clock, timers } = start()
+    const session = table.transient(FACTS, 'alice')
+    expect(timers.set).toEqual([])
+    expect(session.park(0)).toBe(true)
+    expect([timers.set.length, table.size]).toEqual([1, 0])
+    session.unpark(0)
+    clock.now += IDLE_MS
+    table.sweep()
+    expect(timers.stopped).toBe(1)
+  })
+})
+
+describe('the tasks of a session', () => {
+  it('F1 are followed until they end, each once, and so many', async () => {
+    const { table, errors } = start()
+    const session = table.open(FACTS, 'alice')
+    const sent = listen(session)
+    const stopped: string[] = []
+    const reports = new Map<string, (json: string | undefined, ended: boolean) => void>()
+    const follow = (id: string) =>
+      session.followTask(id, async (report) => {
+        reports.set(id, report)
+        return () => stopped.push(id)
+      })
+    follow('a')
+    reports.get('a')?.('one', false)
+    follow('a')
+    await Promise.resolve()
+    reports.get('a')?.('two', true)
+    reports.get('a')?.('three', false)
+    expect([sent, stopped]).toEqual([['one', 'two'], ['a']])
+    for (let i = 0; i < 65; i++) follow(`t${i}`)
+    expect(reports.size).toBe(65)
+    session.followTask('b', () => Promise.reject(new Error('unseen')))
+    const other = table.open(FACTS, 'alice')
+    other.followTask('c', () => Promise.reject(new Error('broken')))
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(errors).toMatchObject([{ message: 'broken' }])
+    table.end(session)
+    expect(stopped).toHaveLength(65)
+    const alone = table.transient(FACTS, 'alice')
+    alone.followTask('d', () => Promise.reject(new Error('never')))
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(errors).toHaveLength(1)
+  })
+})
