@@ -202,7 +202,10 @@ async function withNonce<T>(send: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Ends the tokens at the authorization server, if it lets clients do that; returns whether it ended all of them. */
+/**
+ * Ends the tokens at the authorization server, if it lets clients do that; returns whether it did. The refresh token decides, if there is
+ * one: many servers cannot end an access token (RFC 7009, 2.2.1), which is of use for a short time only.
+ */
 export async function revoke(
   context: GrantContext,
   { refreshToken, accessToken }: StoredTokens,
@@ -210,7 +213,7 @@ export async function revoke(
   const { as } = context
   if (as.revocation_endpoint === undefined) return false
   const client: Client = { client_id: context.client.id }
-  let isEnded = true
+  let isEnded: boolean | undefined
   for (const token of [refreshToken, accessToken]) {
     if (token === undefined) continue
     const response = await explain(
@@ -222,9 +225,9 @@ export async function revoke(
         return revocationRequest(as, client, method, token, requestOptions(context))
       },
     )
-    if (!response.ok) isEnded = false
+    isEnded ??= response.ok
   }
-  return isEnded
+  return isEnded === true
 }
 
 interface RequestOptions {
