@@ -6,7 +6,7 @@ import { complete, heldTurn } from '../../../../../test/support/store/held-turn.
 import { alice, answers, bob, inputs, newTask } from '../../../../../test/support/store/store-harness.ts'
 import type { Store } from '../store.ts'
 import type { TaskOwner, TaskView } from '../task-engine.ts'
-import { createHintBus, type Hint, type TaskStore } from '../task-store.ts'
+import { createHintBus, ENDED_BYTES, type Hint, type TaskStore } from '../task-store.ts'
 import { createLeaseEngine, storable } from './lease-engine.ts'
 
 let { clock, store, events, engineOn, broken } = createEngineBench()
@@ -198,6 +198,12 @@ describe('ended tasks', () => {
     await engine.create(newTask())
     await clock.pass(1)
     expect(events).toContainEqual({ kind: 'swept', count: 1 })
+  })
+
+  it('D8 are trimmed as soon as they have a twentieth of the bytes', async () => {
+    const { trimmed, end } = counting({ maxEndedTasks: 1e9, maxEndedBytes: 20 * ENDED_BYTES })
+    await end()
+    expect(trimmed).toHaveLength(1)
   })
 
   it('D8 without a limit are counted up to the largest integer', async () => {
@@ -621,6 +627,33 @@ describe('a watch', () => {
     await store.tasks.confirm(id, alice)
     await hint({ kind: 'changed' })
     expect(seen).toEqual(['cancelled'])
+  })
+
+  it('E4 reports no view twice', async () => {
+    const revisions: TaskStore['revisions'] = async (ids) => new Map(ids.map((id) => [id, 99]))
+    const { engine, hint, seen, listener } = hinted({ revisions })
+    await engine.watch([await create()], alice, listener)
+    await hint({ kind: 'changed' })
+    expect(seen).toEqual(['working'])
+  })
+
+  it('E4 reports nothing once it has stopped, although a read was under way', async () => {
+    const gates: (() => void)[] = []
+    let isSlow = false
+    const get: TaskStore['get'] = async (...given) => {
+      if (isSlow) await new Promise<void>((resolve) => gates.push(resolve))
+      return store.tasks.get(...given)
+    }
+    const { engine, hint, seen, listener } = hinted({ get })
+    const id = await create()
+    const stop = await engine.watch([id], alice, listener)
+    isSlow = true
+    await store.tasks.cancel(id, alice)
+    await hint({ kind: 'changed' })
+    stop()
+    for (const open of gates) open()
+    await clock.pass(1)
+    expect([gates.length, seen]).toEqual([1, ['working']])
   })
 
   it('R11 that cannot be read at first is refused, and stops', async () => {
