@@ -6,6 +6,7 @@ import type { StoreClock } from '../lib/clock.ts'
 import type { LogEvent } from '../log/event.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { Reply } from '../protocol/reply.ts'
+import { openEnvelope } from '../seal/envelope.ts'
 import { createHost, type OpenHost } from '../serve/host.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { OnceAttempt, OnceStore } from '../store/store.ts'
@@ -174,6 +175,19 @@ describe('a single-use effect', () => {
     expect(first.sort()).toEqual([1, 2, 3, 4])
     expect(again.sort()).toEqual([1, 2, 3, 4])
     expect(runs).toBe(4)
+  })
+
+  it('B8 is found by another release of the service, which must not run it again', async () => {
+    await run('', () => 'paid')
+    await run('b', () => 'paid')
+    for (const flow of ['flow/pay', 'flow@b/pay']) {
+      const { epoch = '' } = beginning.journal
+      const slot = { flow, round: 0, digest: 'effect', epoch, expiresAt: beginning.flowExpires }
+      const claim = await once.claim(slot, { claimant: 'another release', holdMs: 1 })
+      const place = JSON.stringify(['once', flow, 0, 'shop'])
+      const opened = claim.kind === 'stored' && openEnvelope(host.keys.ring, place, claim.response, 1_000)
+      expect(opened).toMatchObject({ kind: 'open', plaintext: Buffer.from('{"value":"paid"}') })
+    }
   })
 
   it('B8 runs again in the same round and in any later one as the same effect', async () => {

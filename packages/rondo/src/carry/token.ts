@@ -54,10 +54,7 @@ export const tokenCarrier: Carrier<RoundRequest, Reply> = {
   open,
   keep,
   end: (_round, reply) => reply,
-  begin(round) {
-    const { mode } = round.target.task
-    return mode === 'auto' || mode === 'always' ? beginAtOnce(round, true) : undefined
-  },
+  begin: (round) => beginAtOnce(round, true),
   leave: queueAsTask,
 }
 

@@ -1,0 +1,121 @@
+import { describe, expect, it } from 'vitest'
+import type { ObservedOperation } from '../protocol/observer.ts'
+import type { ServerOptions } from '../serve/options.ts'
+import { createServer, type Server } from '../serve/server.ts'
+import { createBench } from '../testing/bench.ts'
+
+/** A bench whose server runs as in production, with a tool that asks three questions after an effect that can be undone. */
+function start(options: Partial<ServerOptions> = {}) {
+  const calls: string[] = []
+  const bench = createBench((given): Server => {
+    const server = createServer({ name: 'hotel', version: '1.0.0', ...given, dev: false, ...options })
+    server.tool('talk', {}, async (_args, ctx) => {
+      for (const key of ['a', 'b', 'c']) await ctx.confirm(key, `${key}?`)
+      return 'done'
+    })
+    server.tool('trip', { task: 'never' }, async (_args, ctx) => {
+      await ctx.effect('room', () => void calls.push('reserve'), { undo: () => void calls.push('release') })
+      for (const key of ['a', 'b', 'c']) if (!(await ctx.confirm(key, `${key}?`))) return 'stopped'
+      return 'done'
+    })
+    server.tool('late', {}, async (_args, ctx) => {
+      await ctx.confirm('a', 'a?')
+      return 'done'
+    })
+    return server
+  })
+  const rounds = () => bench.events.flatMap((event) => (event.event === 'round' ? [event] : []))
+  const warnings = () => bench.events.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
+  return { bench, calls, rounds, warnings }
+}
+
+const yes = (key: string) => ({ [key]: { confirm: true } })
+
+describe('a call under a token', () => {
+  it('R9 may use limits.maxRounds rounds, and no more', async () => {
+    const { bench } = start({ limits: { maxRounds: 3 } })
+    const call = bench.tool('talk')
+    await call.next()
+    await call.next(yes('a'))
+    expect(await call.next(yes('b'))).toMatchObject({ kind: 'input_required' })
+    expect(await call.next(yes('c'))).toMatchObject({
+      kind: 'error',
+      code: -32603,
+      message: 'This call needs more rounds than the server allows',
+    })
+  })
+
+  it('R9 M1 is undone when it has used all of its rounds', async () => {
+    const { bench, calls } = start({ limits: { maxRounds: 2 } })
+    const call = bench.tool('trip')
+    await call.next()
+    await call.next()
+    expect(calls).toEqual(['reserve'])
+    await call.next(yes('a'))
+    await bench.advance(0)
+    await expect.poll(() => calls).toEqual(['reserve', 'release'])
+  })
+
+  it('B8 M1 may use each state once after an effect that can be undone', async () => {
+    const { bench } = start()
+    const call = bench.tool('trip')
+    await call.next()
+    await call.next()
+    const { state } = call
+    await call.next(yes('a'))
+    call.state = state
+    expect(await call.next({ a: { confirm: false } })).toMatchObject({ kind: 'error', code: -32602 })
+    call.state = state
+    expect(await call.next(yes('a'))).toMatchObject({ kind: 'input_required' })
+  })
+
+  it('I2 logs the questions, the size of its state and the key that seals it', async () => {
+    const { bench, rounds } = start()
+    const call = bench.tool('talk')
+    await call.next()
+    expect(rounds()).toEqual([
+      expect.objectContaining({
+        outcome: 'input_required',
+        asks: [{ key: 'a', kind: 'confirm' }],
+        stateBytes: call.state?.length,
+        keyId: 'bench',
+      }),
+    ])
+  })
+
+  it('I2 warns of a state that is larger than limits.warnBytes', async () => {
+    const whole = start()
+    await whole.bench.tool('talk').next()
+    const [{ stateBytes = 0 } = {}] = whole.rounds()
+    for (const [warnBytes, count] of [
+      [stateBytes, 0],
+      [stateBytes - 1, 1],
+    ] as const) {
+      const { bench, warnings } = start({ limits: { warnBytes } })
+      await bench.tool('talk').next()
+      expect(warnings().filter((message) => message.includes(`${stateBytes} bytes`))).toHaveLength(count)
+    }
+  })
+
+  it('I2 logs the round in which it becomes a task once', async () => {
+    const { bench, rounds } = start({ limits: { promoteRounds: 1 } })
+    await bench.task('late').next()
+    expect(rounds().filter(({ round, turn }) => round === 1 && turn === undefined)).toMatchObject([
+      { outcome: 'task' },
+    ])
+  })
+
+  it('I1 tells telemetry how long its client took to answer, and nothing if it was not asked', async () => {
+    const operations: ObservedOperation[] = []
+    const telemetry = { begin: (operation: ObservedOperation) => void operations.push(operation) }
+    const { bench } = start({ telemetry: telemetry as unknown as ServerOptions['telemetry'] })
+    const call = bench.tool('trip')
+    await call.next()
+    bench.clock.advance(5_000)
+    await call.next()
+    bench.clock.advance(7_000)
+    await call.next(yes('a'))
+    const rounds = operations.filter(({ kind }) => kind === 'round')
+    expect(rounds.map(({ waitedMs }) => waitedMs)).toEqual([undefined, undefined, 7_000])
+  })
+})
