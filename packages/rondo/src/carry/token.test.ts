@@ -69,7 +69,7 @@ describe('a call under a token', () => {
     expect(await call.next(yes('a'))).toMatchObject({ kind: 'input_required' })
   })
 
-  it('I2 logs the questions, the size of its state and the key that seals it', async () => {
+  it('logs the questions, the size of its state and the key that seals it', async () => {
     const { bench, rounds } = start()
     const call = bench.tool('talk')
     await call.next()
@@ -83,7 +83,7 @@ describe('a call under a token', () => {
     ])
   })
 
-  it('I2 warns of a state that is larger than limits.warnBytes', async () => {
+  it('warns of a state that is larger than limits.warnBytes', async () => {
     const whole = start()
     await whole.bench.tool('talk').next()
     const [{ stateBytes = 0 } = {}] = whole.rounds()
@@ -97,7 +97,7 @@ describe('a call under a token', () => {
     }
   })
 
-  it('I2 logs the round in which it becomes a task once', async () => {
+  it('logs the round in which it becomes a task once', async () => {
     const { bench, rounds } = start({ limits: { promoteRounds: 1 } })
     await bench.task('late').next()
     expect(rounds().filter(({ round, turn }) => round === 1 && turn === undefined)).toMatchObject([
@@ -105,7 +105,7 @@ describe('a call under a token', () => {
     ])
   })
 
-  it('I1 tells telemetry how long its client took to answer, and nothing if it was not asked', async () => {
+  it('tells telemetry how long its client took to answer, and nothing if it was not asked', async () => {
     const operations: ObservedOperation[] = []
     const telemetry = { begin: (operation: ObservedOperation) => void operations.push(operation) }
     const { bench } = start({ telemetry: telemetry as unknown as ServerOptions['telemetry'] })

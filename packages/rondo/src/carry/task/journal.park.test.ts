@@ -144,11 +144,11 @@ describe('the records of a task', () => {
         parked: { asked: {}, reasks: {}, struck: ['a'], manual: 'm' },
       },
     ],
-  ])('E2 yield %s', (_name, records, from, more) => {
+  ])('E9 yield %s', (_name, records, from, more) => {
     expect(foldRecords(records, from)).toEqual({ ...EMPTY, ...more })
   })
 
-  it('E2 of one turn change nothing that an earlier turn was given', () => {
+  it('E9 of one turn change nothing that an earlier turn was given', () => {
     foldRecords([begun('second')], noted)
     expect(noted.begun).toHaveLength(1)
   })
@@ -177,7 +177,7 @@ describe('the wire key of a question', () => {
     [['q'], 'q~2'],
     [['q', 'q~2', 'q~3'], 'q~4'],
     [['q~2'], 'q'],
-  ])('E3 is one that the task has not used: %j', (taken, key) => {
+  ])('is one that the task has not used: %j', (taken, key) => {
     expect(freeKey('q', new Set(taken))).toBe(key)
   })
 
@@ -192,7 +192,7 @@ describe('the wire key of a question', () => {
     expect(find('toString', 'second')).toBeUndefined()
   })
 
-  it('E3 is new for a question that is asked again, and for one of two with the same name', () => {
+  it('is new for a question that is asked again, and for one of two with the same name', () => {
     const { inputs, record } = stop([['q', 'new']], [closed('q')], { q: asked('q', 'old') })
     expect([...inputs.keys()]).toEqual(['q~2'])
     expect(record).toMatchObject({ parked: { asked: { 'q~2': asked('q', 'new') } } })
@@ -204,11 +204,11 @@ describe('the wire key of a question', () => {
     expect([...both.inputs.keys()]).toEqual(['q', 'q~2', 'q~3'])
   })
 
-  it('E3 is not taken by a hook of that name', () => {
+  it('is not taken by a hook of that name', () => {
     expect([...stop([['q', 'd']], [open('q', 'hook')]).inputs.keys()]).toEqual(['q'])
   })
 
-  it('E3 is not opened again, and not closed, while its question stays the same', () => {
+  it('is not opened again, and not closed, while its question stays the same', () => {
     const { inputs, close, record } = stop([['q', 'd']], [open('q')], { q: asked('q') })
     expect(inputs.size).toBe(0)
     expect(close).toEqual([])
@@ -255,7 +255,7 @@ describe('an answer', () => {
     expect(unmarkAnswer(markAnswer(given, 'span'))).toEqual({ answer, span: 'span' })
   })
 
-  it('I1 is as the client sent it if nothing is observed', () => {
+  it('is as the client sent it if nothing is observed', () => {
     for (const given of [{ action: 'accept', _meta: { own: 1 } }, 'elicitation/create', null, [1]]) {
       expect(markAnswer(given, undefined)).toBe(given)
       expect(unmarkAnswer(given)).toEqual({ answer: given })
@@ -314,7 +314,7 @@ describe('a piece of a task', () => {
     expect(warnings[0]).not.toMatchObject({ message: expect.stringContaining('RONDO_KEYS') })
   })
 
-  it('I2 names the flow and the tool of its task to the log, if the process can open it', async () => {
+  it('names the flow and the tool of its task to the log, if the process can open it', async () => {
     await host.keys.ready()
     const plan = { flow: 'flow', round: 2, call: { target: 'pay' } }
     const head = (value: unknown) => ({ ...of, head: sealPiece(host, of, 'head', value) }) as TaskHead
@@ -336,7 +336,7 @@ it.each([
   [5_000, 9_000, 10_000, 15_000],
   [5_000, 20_000, 10_000, 20_000],
 ])(
-  'E6 a task that was created at %i and expires at %i lives at most %i ms, but not shorter: until %i',
+  'a task that was created at %i and expires at %i lives at most %i ms, but not shorter: until %i',
   (createdAt, expiresAt, maxTtlMs, end) => {
     expect(endOfLife({ maxTtlMs } as TaskHost, { createdAt, expiresAt } as TaskHead)).toBe(end)
   },
