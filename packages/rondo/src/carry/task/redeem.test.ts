@@ -1,14 +1,19 @@
 /** How the call stands that an alarm looks after, and what the alarm's turn does then (guard 3 and 4 in `../undo.ts`). */
 
 import { beforeEach, describe, expect, it } from 'vitest'
+import { RondoError } from '../../errors.ts'
 import type { WorkEntry } from '../../journal/journal.ts'
+import type { LogEvent } from '../../log/event.ts'
+import { tagsOf } from '../../seal/tag.ts'
 import { createHost, type OpenHost } from '../../serve/host.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
+import type { PermitStore } from '../../store/permits.ts'
 import { createTaskId, type TaskTurn, type TaskTurnOutcome } from '../../store/task-engine.ts'
+import type { Context } from '../../tool/context.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
 import { changeGuard, type Guard, type GuardRecord, guardOf, readGuard, WAKE } from '../undo.ts'
-import { openPiece, ownerOf, type TaskPlan } from './journal.ts'
+import { openPiece, ownerOf, sealPiece, type TaskPlan, type TaskRecord } from './journal.ts'
 import { redeem } from './redeem.ts'
 
 const START = 1_800_000_000_000
@@ -16,14 +21,16 @@ const DAY = 86_400_000
 const EXPIRES = START + 5_000
 const LEASE_MS = 15_000
 
+let events: LogEvent[] = []
 let host: OpenHost
 let tasks: TaskHost
 let guard: Guard
 beforeEach(async () => {
+  events = []
   host = createHost({
     audience: 'hotel',
     keys: 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=',
-    log: 'off',
+    log: (event) => void events.push(event),
     store: createMemoryStore({ now: () => START }),
     now: () => START,
     tasks: { leaseMs: LEASE_MS },
@@ -62,7 +69,12 @@ const write = (record: Partial<GuardRecord>) =>
   changeGuard(host, guard, DAY, () => ({ phase: 'open', journal, ...record }))
 
 /** One turn of the alarm. `again`: it has parked before. */
-async function turnAt(claimedAt: number, again = false): Promise<TaskTurnOutcome> {
+async function turnAt(
+  claimedAt: number,
+  again = false,
+  more: Partial<TaskTurn> = {},
+  tool = target,
+): Promise<TaskTurnOutcome> {
   const turn = {
     task: { id: guard.alarm, owner: guard.owner },
     number: 1,
@@ -73,8 +85,9 @@ async function turnAt(claimedAt: number, again = false): Promise<TaskTurnOutcome
     signal: new AbortController().signal,
     draining: new AbortController().signal,
     record: async () => {},
+    ...more,
   }
-  return await redeem(host, tasks, turn as unknown as TaskTurn, plan, target)
+  return await redeem(host, tasks, turn as unknown as TaskTurn, plan, tool)
 }
 
 type End = 'open' | 'completed' | 'cancelled'
@@ -212,5 +225,151 @@ describe('the alarm of a task', () => {
     await write({ task: { id: createTaskId(), owner: ownerOf(host, undefined) } })
     expect(await turnAt(START)).toMatchObject({ kind: 'park', wakeAt: START + 2_000 })
     expect(await turnAt(START, true)).toEqual(undoes)
+  })
+})
+
+describe('the alarm that undoes', () => {
+  let calls: string[] = []
+  let fails: string[] = []
+  let keys: Set<string>
+  beforeEach(() => {
+    calls = []
+    fails = []
+    keys = new Set()
+  })
+  const both = {
+    ...journal,
+    entries: ['room', 'car'].map((key): WorkEntry => ({ kind: 'effect', key, at: START, value: key })),
+    begun: ['room', 'car'].map((key) => ({ key, effectKey: `key of ${key}` })),
+  }
+
+  /** A tool that performs these effects, and could do more. */
+  const toolFor = (effects: readonly string[], more: Partial<Target> = {}): Target =>
+    ({
+      ...target,
+      prepare: () => ({
+        kind: 'ready',
+        async run(ctx: Context) {
+          for (const name of effects)
+            await ctx.effect(name, () => calls.push(`do ${name}`), {
+              undo(_result, { key }) {
+                calls.push(`undo ${name}`)
+                keys.add(key)
+                if (fails.includes(name)) throw new Error('no')
+              },
+            })
+          await ctx.step('more', () => calls.push('more'))
+          return 'done'
+        },
+      }),
+      ...more,
+    }) as unknown as Target
+  const undo = (more: Partial<TaskTurn> = {}, tool = toolFor(['room', 'car'])) =>
+    turnAt(START, true, more, tool)
+  const seal = (record: TaskRecord) =>
+    sealPiece(host, { id: guard.alarm, owner: guard.owner }, 'record', record)
+
+  it('M1 runs the undo functions, the last effect first, and nothing else', async () => {
+    await write({ phase: 'undoing', journal: both })
+    expect(undone(await undo())).toEqual({ undone: ['car', 'room'] })
+    expect(calls).toEqual(['undo car', 'undo room'])
+    expect(keys.size).toBe(2)
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'undone' })
+    expect(events).toContainEqual(
+      expect.objectContaining({ event: 'undo', flow: 'flow', undone: ['car', 'room'], failed: [] }),
+    )
+  })
+
+  it('M1 records each undo before the next one, and undoes none again', async () => {
+    await write({ phase: 'undoing', journal: both })
+    const kept: string[] = []
+    await undo({ record: async (sealed) => void kept.push(sealed) })
+    const records = kept.map((one) =>
+      openPiece<TaskRecord>(host, tasks, { id: guard.alarm, owner: guard.owner }, 'record', one),
+    )
+    const names = records.flatMap((record) => ('entry' in record ? [record.entry.key] : []))
+    expect(names).toEqual(['car.undo', 'room.undo'])
+    await write({ phase: 'undoing', journal: both })
+    calls = []
+    expect(undone(await undo({ journal: kept.slice(0, 1) }))).toEqual({ undone: ['room'] })
+    expect(calls).toEqual(['undo room'])
+  })
+
+  it('M1 retries an undo that failed after a second, under its key, and keeps what has been undone', async () => {
+    await write({ phase: 'undoing', journal: both })
+    fails = ['room']
+    const kept: string[] = []
+    expect(await undo({ record: async (sealed) => void kept.push(sealed) })).toEqual({
+      kind: 'park',
+      inputs: new Map(),
+      wakeAt: START + 1_000,
+      liveUntil: START + 1_000 + tasks.ttlMs,
+    })
+    fails = []
+    expect(undone(await turnAt(START + 1_000, true, { journal: kept }, toolFor(['room', 'car'])))).toEqual({
+      undone: ['room'],
+    })
+    expect(calls).toEqual(['undo car', 'undo room', 'undo room'])
+    expect(keys.size).toBe(2)
+  })
+
+  it('M1 tries an undo again that had failed for good, in the call or in an earlier turn', async () => {
+    const failed = (key: string): WorkEntry => ({
+      kind: 'undo',
+      key,
+      at: START,
+      failure: { name: 'Error', message: 'no' },
+    })
+    await write({ phase: 'undoing', journal: { ...both, entries: [...both.entries, failed('car.undo')] } })
+    expect(undone(await undo({ journal: [seal({ entry: failed('room.undo') })] }))).toEqual({
+      undone: ['car', 'room'],
+    })
+  })
+
+  it('M1 ends as failed if a changed program no longer reaches an effect, and undoes the others', async () => {
+    await write({ phase: 'undoing', journal: both })
+    const outcome = await undo({}, toolFor(['room']))
+    const of = { id: guard.alarm, owner: guard.owner }
+    expect(outcome.kind === 'fail' && openPiece(host, tasks, of, 'error', outcome.error)).toMatchObject({
+      message: 'Could not be undone: car',
+      data: { undone: ['room'] },
+    })
+    expect(events).toContainEqual(
+      expect.objectContaining({ event: 'undo', undone: ['room'], failed: ['car'] }),
+    )
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'undoing' })
+  })
+
+  it('M1 waits while the store is away, without counting a failure', async () => {
+    await write({ phase: 'undoing', journal: both })
+    const record = () => Promise.reject(new RondoError('STORE_UNAVAILABLE'))
+    expect(await undo({ record })).toEqual({ kind: 'release', delayMs: 5_000 })
+  })
+
+  it('M1 leaves the rest to another worker if its turn no longer counts, or its process stops', async () => {
+    await write({ phase: 'undoing', journal: both })
+    for (const name of ['signal', 'draining'] as const) {
+      expect(await undo({ [name]: AbortSignal.abort() })).toEqual({ kind: 'release' })
+      expect(await readGuard(host, guard)).toMatchObject({ phase: 'undoing' })
+    }
+  })
+
+  it('M1 M3 waits for a permit like any other call of the key, and releases it afterwards', async () => {
+    const permits = host.store?.permits as PermitStore
+    const concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
+    const tool = toolFor(['room', 'car'], { concurrency })
+    const tags = tagsOf(host.keys.ring, 'concurrency', JSON.stringify(['hotel', 'trip', 'one']))
+    const other = { holder: 'other', tags, limit: 1, holdMs: DAY }
+    const held = await permits.acquire(other)
+    await write({ phase: 'undoing', journal: both })
+    expect(await undo({}, tool)).toEqual({ kind: 'release', delayMs: 500 })
+    expect(calls).toEqual([])
+    await permits.release('other', held.kind === 'held' ? held.grant : undefined)
+    fails = ['room']
+    expect(await undo({}, tool)).toMatchObject({ kind: 'park' })
+    expect(await permits.acquire(other)).toMatchObject({ kind: 'busy' })
+    fails = []
+    expect(undone(await turnAt(START + 1_000, true, {}, tool))).toEqual({ undone: ['room'] })
+    expect(await permits.acquire(other)).toMatchObject({ kind: 'held' })
   })
 })
