@@ -195,7 +195,7 @@ describe('a request about a task', () => {
     [{ status: 'completed' }, 0, 6_000],
     [{ status: 'input_required' }, 0, 6_000],
   ])(
-    'E5 is polled again after as long as it has been working: %j, after %d ms in %d ms',
+    'is polled again after as long as it has been working: %j, after %d ms in %d ms',
     async (more, after, ms) => {
       time = START + after
       const seen = {
@@ -325,7 +325,7 @@ describe('a client that waits for a task', () => {
     awaitTask(host, tasks, callOf(id, more), ada, on, { ask })
   const _meta = (taskId: string) => ({ 'io.modelcontextprotocol/related-task': { taskId } })
 
-  it('D3 gets the result, the error, or that it was cancelled', async () => {
+  it('gets the result, the error, or that it was cancelled', async () => {
     const [one, two, three] = [await completed(), await failed(), await asking({ q: form })]
     await handleTask(host, callOf(three, { action: 'cancel' }), ada)
     expect(await wait(one)).toEqual({ kind: 'complete', result: { content: [], _meta: _meta(one) } })
@@ -336,7 +336,7 @@ describe('a client that waits for a task', () => {
     expect(await awaitTask(host, tasks, callOf(one), bob, line())).toMatchObject(unknown)
   })
 
-  it('D4 gets the questions if they are not pushed', async () => {
+  it('gets the questions if they are not pushed', async () => {
     const id = await asking({ q: form })
     expect(await wait(id)).toEqual({ kind: 'input_required', inputRequests: { q: form }, _meta: _meta(id) })
   })
@@ -347,7 +347,7 @@ describe('a client that waits for a task', () => {
     expect(reply).toMatchObject({ error: { code: 'PEER_TASK', message: expect.stringContaining('roots') } })
   })
 
-  it('C5 is asked once, and the answers reach the task', async () => {
+  it('is asked once, and the answers reach the task', async () => {
     const id = await asking({ a: form, b: roots })
     const asked: string[][] = []
     const ask: AskNow = async (questions) => {
@@ -362,7 +362,7 @@ describe('a client that waits for a task', () => {
     expect(asked).toEqual([['a', 'b']])
   })
 
-  it('C5 is asked again what it has not answered', async () => {
+  it('is asked again what it has not answered', async () => {
     const id = await asking({ a: form, b: roots })
     const asked: string[][] = []
     const ask: AskNow = async (questions) => {
@@ -378,7 +378,7 @@ describe('a client that waits for a task', () => {
     expect(asked).toEqual([['a', 'b'], ['b']])
   })
 
-  it('C5 is not asked for a method that it turned out not to implement, and the task goes on without it', async () => {
+  it('is not asked for a method that it turned out not to implement, and the task goes on without it', async () => {
     const id = await asking({ a: roots, b: form, c: roots })
     const asked: string[][] = []
     const ask: AskNow = async (questions) => {
@@ -395,13 +395,13 @@ describe('a client that waits for a task', () => {
     expect(asked).toEqual([['a', 'b', 'c'], ['b']])
   })
 
-  it('C5 gets the error if nobody can be asked', async () => {
+  it('gets the error if nobody can be asked', async () => {
     const id = await asking({ q: form })
     const error = new RondoError('INPUT_TIMEOUT')
     expect(await wait(id, async () => ({ kind: 'failed', error }))).toEqual({ kind: 'error', error })
   })
 
-  it('C5 is not asked any more once the question was answered elsewhere', async () => {
+  it('is not asked any more once the question was answered elsewhere', async () => {
     const id = await asking({ q: form })
     const on = line()
     let withdrawn = false
