@@ -2,13 +2,14 @@ import { beforeEach, describe, expect, it } from 'vitest'
 import { RondoError } from '../errors.ts'
 import type { Journal } from '../journal/journal.ts'
 import type { StoreClock } from '../lib/clock.ts'
+import type { ReplayInput } from '../replay/input.ts'
 import { createHost } from '../serve/host.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { PermitRequest, PermitStore } from '../store/permits.ts'
 import type { Concurrency } from '../tool/concurrency.ts'
 import type { Pause, Round } from './carrier.ts'
 import type { FlowHost } from './host.ts'
-import { type HeldPermit, leavePermit, lostPermit, takePermit, tooManyCalls } from './permit.ts'
+import { type HeldPermit, leavePermit, lostPermit, takePermit, tooManyCalls, withPermit } from './permit.ts'
 
 const LEASE_MS = 60_000
 const HOLD_MS = 2 * LEASE_MS
@@ -297,6 +298,13 @@ describe('a permit that is held', () => {
   })
 })
 
+it('M1 M3 the run of a call that cannot be undone still says why', async () => {
+  const permit = await hold(roundOf('a'))
+  const undoing = { missing: 'a store' }
+  expect(withPermit({ undoing } as unknown as ReplayInput, permit).undoing).toEqual(undoing)
+  expect(withPermit({} as ReplayInput, permit)).toEqual({ admit: permit.check })
+})
+
 describe('a call that ended without another run', () => {
   it.each([
     ['frees its permit', {}, true],
@@ -316,6 +324,8 @@ describe('a call that ended without another run', () => {
     const { concurrency: _, ...target } = round.target
     away = undefined
     await leavePermit({ ...round, target } as Round, round.beginning.journal)
+    for (const none of [undefined, { ...store, permits: undefined }])
+      await leavePermit({ ...round, host: { ...round.host, store: none } } as Round, round.beginning.journal)
     expect(await isFree()).toBe(false)
   })
 })
@@ -338,7 +348,7 @@ it('M3 the error of a call that is one too many says whether it could wait, and 
     Array(3).fill(['LIMIT_CONCURRENCY', { retryAfterMs: 700 }]),
   )
   const [refuses, could, runsNone] = errors.map(({ message }) => message)
-  expect(refuses).not.toContain('as a task')
+  expect(refuses).toMatch(/it allows\. Nothing was done\.$/)
   expect(could).toContain('this client or this tool does not allow')
   expect(runsNone).toContain('this server runs none')
 })
