@@ -24,34 +24,33 @@ const TESTS = {
   replay: [beside('replay')],
   journal: [beside('journal')],
   carry: {
-    permit: 'task/concurrency task/undo',
+    permit: 'task/concurrency',
     'single-use': 'task/single-use scenarios/single-use',
     undo: 'task/undo scenarios/undo',
     'task/redeem': 'task/undo',
     token:
-      'task/single-use scenarios/single-use security/binding security/fork task/promotion task/lost-reply operate/log operate/telemetry scenarios/task-capability',
-    'task/journal':
-      'task/keys task/offer task/retry task/time task/session task/beside-work task/large scenarios/unread security/database-writer operate/telemetry',
+      'task/single-use security/binding security/fork task/promotion task/lost-reply scenarios/task-capability',
+    'task/journal': 'task/keys task/offer task/retry task/beside-work task/large',
     'task/begin':
-      'task/lost-reply task/promotion task/large task/single-use task/related task/keys task/tools task/concurrency task/undo scenarios/task-capability operate/telemetry',
+      'task/lost-reply task/promotion task/large task/related task/keys task/tools task/concurrency scenarios/task-capability',
     'task/call':
-      'task/session task/draft task/published task/session-list task/poll-interval task/notification task/related task/tools task/status scenarios/apps security/database-writer operate/telemetry',
-    'task/hook': 'task/hook task/hook-time',
-    'task/operate': 'task/operate-clients task/undo scenarios/labels',
-    'task/approve': 'scenarios/approvals',
+      'task/draft task/published task/session task/session-list task/poll-interval task/notification task/related task/tools',
+    'task/hook': 'task/hook',
+    'task/operate': '',
+    'task/approve': '',
     'task/turn':
-      'task/hook task/time task/retry task/lost-reply task/session task/status task/offer task/store-failure task/single-use task/large task/keys task/undo scenarios/labels scenarios/approvals scenarios/upgrade operate/telemetry',
+      'task/hook task/time task/retry task/lost-reply task/offer task/store-failure task/large task/keys scenarios/approvals',
     'task/status': 'task/status task/beside-work task/offer task/hook task/keys task/retry',
     'task/label': 'scenarios/labels',
     'task/tools': 'task/tools',
     'carrier host':
       'scenarios/task-capability scenarios/rounds task/tools task/time task/promotion scenarios/unread operate/author-mistakes',
-    scope: 'task/session-list task/related task/tools',
-    push: 'task/session task/tools task/single-use task/undo scenarios/undo scenarios/push',
+    scope: '',
+    push: 'task/session task/tools scenarios/time-carriers',
     round:
-      'operate/log operate/author-mistakes operate/telemetry task/concurrency task/undo task/promotion scenarios/labels scenarios/task-capability scenarios/upgrade',
+      'operate/log operate/author-mistakes operate/telemetry task/concurrency task/promotion scenarios/task-capability',
     report: 'operate/log operate/author-mistakes operate/telemetry operate/telemetry-signals task/retry',
-    around: 'task/session-list',
+    around: '',
     migration: 'scenarios/continuation',
   },
   'store/engine': [
@@ -110,7 +109,7 @@ function groupsOf(folder) {
   if (Array.isArray(tests)) return [{ sources: wanted, tests }]
   return Object.entries(tests).map(([names, others]) => ({
     sources: wanted.filter((file) => names.split(' ').some((name) => file === `${root}/${name}.ts`)),
-    tests: [beside(folder), ...others.split(' ').map((other) => `test/${other}.test.ts`)],
+    tests: [beside(folder), ...others.split(' ').flatMap((other) => (other ? `test/${other}.test.ts` : []))],
   }))
 }
 

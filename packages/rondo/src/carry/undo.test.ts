@@ -12,6 +12,7 @@ import type { RecordStore } from '../store/store.ts'
 import { createTaskId, isOpen } from '../store/task-engine.ts'
 import type { Round } from './carrier.ts'
 import type { TaskHost } from './host.ts'
+import { scopesOfTask } from './scope.ts'
 import { ownerOf } from './task/journal.ts'
 import {
   alarmOf,
@@ -120,6 +121,21 @@ describe('an effect that can be undone', () => {
     expect(journal.entries[1]).toMatchObject({ value: 2 })
   })
 
+  it('M1 of a call that becomes a task in between is kept with it, and follows it', async () => {
+    await write({ journal: journalOf({ begun: undefined }) })
+    const owner = ownerOf(host, undefined)
+    const id = createTaskId()
+    await tasks.engine.create({ id, owner, head: 'h', ttlMs: DAY, pollMs: 1 })
+    await keep(
+      {},
+      'intent',
+      roundOf({ row: { id, owner, expiresAt: START + DAY } as unknown as Round['row'] }),
+    )
+    expect(await read()).toMatchObject({ task: { id, owner }, journal: { begun: begun('room') } })
+    await tasks.engine.cancel(id, owner)
+    expect(await host.store?.alarms?.ended(id)).toBe('cancelled')
+  })
+
   it('M1 keeps of the steps of a process that died only what is undone', async () => {
     await write({ journal: journalOf({ entries: [entry('other', { kind: 'step' }), undone('room')] }) })
     await keep({})
@@ -221,7 +237,11 @@ describe('the record of a call that can be undone', () => {
     const { id } = guardOf(host, 'c2VlZA', 'other')
     const { sealed = '' } = (await records.get(guard().id)) ?? {}
     await records.put({ id, owner: id, sealed, version: 0, ttlMs: DAY, maxBytes: 1e6 })
-    await expect(readGuard(host, guardOf(host, 'c2VlZA', 'other'))).rejects.toThrow('does not open')
+    await expect(readGuard(host, guardOf(host, 'c2VlZA', 'other'))).rejects.toMatchObject({
+      code: 'SERVER_INTERNAL',
+      message: expect.stringContaining('does not open'),
+    })
+    expect(scopesOfTask(guard().alarm)).toEqual([])
   })
 
   it('M1 that holds no journal is refused', async () => {
@@ -320,9 +340,12 @@ describe('the alarm of a call', () => {
   })
 
   it('M1 R11 undoes the call when it expires if the store is away now', async () => {
-    const away = { ...host, store: { ...host.store, records: undefined } } as unknown as OpenHost
-    await undoGone(away, journalOf())
-    expect(events).toEqual([expect.objectContaining({ event: 'warning', error: expect.any(RondoError) })])
+    for (const store of [{ ...host.store, records: undefined }, undefined]) {
+      events = []
+      await undoGone({ ...host, store } as unknown as OpenHost, journalOf())
+      const error = expect.objectContaining({ code: 'SERVER_INTERNAL' })
+      expect(events).toEqual([expect.objectContaining({ event: 'warning', error })])
+    }
   })
 
   it('M1 is woken while its first turn parks it, and by nothing else', async () => {
