@@ -3,6 +3,7 @@
 import { describe, expect, it } from 'vitest'
 import type { Entry } from '../../journal/journal.ts'
 import type { InputRequest } from '../../protocol/wire.ts'
+import { sealEnvelope } from '../../seal/envelope.ts'
 import { generateKey } from '../../seal/key-ring.ts'
 import { createHost } from '../../serve/host.ts'
 import type { InputSlot } from '../../store/input-slots.ts'
@@ -23,7 +24,9 @@ import {
   placeOfTask,
   sealPiece,
   shownAs,
+  type TaskPlan,
   type TaskRecord,
+  toFlowCall,
   toolOfTask,
   unmarkAnswer,
 } from './journal.ts'
@@ -311,7 +314,19 @@ describe('a piece of a task', () => {
     const wrong = () => openPiece(host, tasks, of, 'error', sealed)
     expect(wrong).toThrow(expect.objectContaining({ code: 'SERVER_INTERNAL' }))
     expect(wrong).not.toThrow(MissingKey)
-    expect(warnings[0]).not.toMatchObject({ message: expect.stringContaining('RONDO_KEYS') })
+    expect(warnings[0]).toMatchObject({ message: expect.stringMatching(/does not open: \w+$/) })
+  })
+
+  it.each([
+    ['head', []],
+    ['record', []],
+    ['result', [of.owner.principal]],
+    ['input q', [of.owner.principal]],
+  ] as const)('E9 opens if another release of the service sealed it: %s', async (piece, owner) => {
+    await host.keys.ready()
+    const place = JSON.stringify(['task', 'task', piece, 'shop', ...owner])
+    const { token } = sealEnvelope(host.keys.ring, place, '"value"')
+    expect(openPiece(host, tasks, of, piece, token)).toBe('value')
   })
 
   it('names the flow and the tool of its task to the log, if the process can open it', async () => {
@@ -330,6 +345,17 @@ describe('a piece of a task', () => {
     expect(toolOfTask(other, other.tasks as TaskHost, head(plan))).toBeUndefined()
     expect(warnings).toEqual([])
   })
+})
+
+it('E9 a worker runs the call with which its task began', () => {
+  const call = {
+    method: 'tools/call',
+    target: 'pay',
+    args: {},
+    protocolVersion: '2026-07-28',
+    capabilities: {},
+  } as const
+  expect(toFlowCall({ call } as unknown as TaskPlan, 'task')).toEqual({ kind: 'flow', id: 'task', ...call })
 })
 
 it.each([

@@ -240,8 +240,8 @@ export function park(
       asked,
       reasks: journal.reasks,
       ...(struck.length > 0 ? { struck } : {}),
-      ...(journal.kept === undefined ? {} : { kept: journal.kept }),
-      ...(journal.manual === undefined ? {} : { manual: journal.manual }),
+      kept: journal.kept,
+      manual: journal.manual,
     },
   }
   return { inputs, until, close, record }
