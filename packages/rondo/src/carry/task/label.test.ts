@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { generateKey, parseKeys } from '../../seal/key-ring.ts'
+import { tagsOf } from '../../seal/tag.ts'
 import { createTaskId, type TaskTurn } from '../../store/task-engine.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
 import { openPiece } from './journal.ts'
@@ -46,6 +47,7 @@ describe('the labels of a task', () => {
     expect(await turnWith({ customer: 'ada', order: '4711' }, first)).toBeUndefined()
     expect(await turnWith({ order: '4711' }, first)).toBeUndefined()
     const second = await turnWith({ order: '4712' }, first)
+    expect(second?.tags).toHaveLength(2)
     expect(second && new Map(read(second))).toEqual(
       new Map([
         ['customer', 'ada'],
@@ -61,5 +63,16 @@ describe('the labels of a task', () => {
       Array.from({ length: 8 }, (_, i) => `turn ${i + 12}`),
     )
     expect(last?.tags).toHaveLength(8)
+  })
+
+  it('M5 are found if another release of the service wrote them', () => {
+    const written = tagsOf(host.keys.ring, 'label', JSON.stringify(['order', '4711']))
+    expect(labelTags(host.keys.ring, 'order', '4711')).toEqual(written)
+  })
+
+  it('M5 are dropped where the store cannot keep them', async () => {
+    await expect(
+      labelsOf(host, tasks, { task: row }).keep(new Map([['order', '4711']])),
+    ).resolves.toBeUndefined()
   })
 })
