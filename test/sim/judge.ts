@@ -647,7 +647,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   function judgeWait(run: Run, { key, running, succeeded }: Undoable, ran: 'yes' | 'maybe'): void {
     const mustWait = world.now - (endedAt.get(run.call.id) ?? Number.NEGATIVE_INFINITY) < AWAITED_MS
     const other = [...running].find((one) => isWell(one.process, world.now) && (mustWait || one === run))
-    check('undo waits', !other, () => `${run.id} undoes ${key} while ${other?.id} runs it`)
+    // One that has an outcome may run once more, in a process that has lost its task.
+    check('undo waits', ran === 'yes' || !other, () => `${run.id} undoes ${key} while ${other?.id} runs it`)
     // Where branches run side by side, one whose result cannot be recorded any more stops the run before another has ended.
     const isParallel = has(run.call.releases[run.release as 0 | 1], ({ op }) => PARALLEL.has(op))
     if (!succeeded || isParallel || !isWell(succeeded.process, succeeded.at)) return
