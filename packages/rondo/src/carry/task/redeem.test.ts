@@ -8,6 +8,7 @@ import { tagsOf } from '../../seal/tag.ts'
 import { createHost, type OpenHost } from '../../serve/host.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
 import type { PermitStore } from '../../store/permits.ts'
+import type { Store } from '../../store/store.ts'
 import { createTaskId, type TaskTurn, type TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Context } from '../../tool/context.ts'
 import type { Target } from '../../tool/target.ts'
@@ -99,20 +100,23 @@ async function follow(end: End): Promise<NonNullable<GuardRecord['task']>> {
   await tasks.engine.create({ id, owner, head: 'h', ttlMs: DAY, pollMs: 1 })
   await host.store?.alarms?.set(id, guard.alarm, DAY)
   if (end === 'cancelled') await tasks.engine.cancel(id, owner)
-  if (end === 'completed') {
-    let completed = (): void => {}
-    const ended = new Promise<void>((resolve) => {
-      completed = resolve
-    })
-    const serving = await tasks.engine.serve(async () => ({ kind: 'complete', result: 'r' }))
-    const stop = await tasks.engine.watch([id], owner, (_id, view) => {
-      if (view?.status === 'completed') completed()
-    })
-    await ended
-    stop()
-    await serving.stop()
-  }
+  if (end === 'completed') await finish({ id, owner })
   return { id, owner }
+}
+
+/** Lets a worker complete the task. */
+async function finish({ id, owner }: NonNullable<GuardRecord['task']>): Promise<void> {
+  let completed = (): void => {}
+  const ended = new Promise<void>((resolve) => {
+    completed = resolve
+  })
+  const serving = await tasks.engine.serve(async () => ({ kind: 'complete', result: 'r' }))
+  const stop = await tasks.engine.watch([id], owner, (_id, view) => {
+    if (view?.status === 'completed') completed()
+  })
+  await ended
+  stop()
+  await serving.stop()
 }
 
 const undone = (outcome: TaskTurnOutcome): unknown =>
@@ -219,6 +223,26 @@ describe('the alarm of a task', () => {
       liveUntil: expiresAt + tasks.ttlMs,
     })
     expect(await turnAt(START, true)).toMatchObject({ kind: 'park', wakeAt: expiresAt })
+  })
+
+  it('M1 undoes nothing of one that ends well between two looks at it', async () => {
+    const task = await follow('open')
+    await write({ task })
+    const store = host.store as Store
+    const alarms = store.alarms as NonNullable<Store['alarms']>
+    const { engine } = tasks
+    /** The first of these reads is over before the task ends, the second begins after. */
+    let reads = 0
+    const after = async <T>(read: Promise<T>): Promise<T> => {
+      const value = await read
+      if (++reads === 1) await finish(task)
+      return value
+    }
+    host = { ...host, store: { ...store, alarms: { ...alarms, ended: (id) => after(alarms.ended(id)) } } }
+    tasks = { ...tasks, engine: { ...engine, get: (...of) => after(engine.get(...of)) } }
+    const outcome = await turnAt(START)
+    expect(outcome.kind).not.toBe('fail')
+    expect((await readGuard(host, guard))?.phase).not.toBe('undoing')
   })
 
   it('M1 waits once for a task that a call is just becoming, and undoes the call if it never did', async () => {

@@ -104,13 +104,14 @@ async function standingOf(
     if (turn.claimedAt < until) return { kind: 'open', until }
     return { kind: record ? 'failed' : 'well' }
   }
-  const ended = await host.store?.alarms?.ended(task.id)
-  if (ended !== undefined) return { kind: ended === 'completed' && !isUndone ? 'well' : 'failed' }
   // A task that is open undoes by itself; its end rings.
   const view = await tasks.engine.get(task.id, task.owner)
   if (view && isOpen(view.status)) return { kind: 'open', until: view.expiresAt }
+  // Read after the task, which could otherwise end well in between and look like one that failed.
+  const ended = (await host.store?.alarms?.ended(task.id)) ?? view?.status
+  if (ended !== undefined) return { kind: ended === 'completed' && !isUndone ? 'well' : 'failed' }
   // The record names a task that a call in rounds becomes before the task is created.
-  const isEarly = !view && isFirst(turn)
+  const isEarly = isFirst(turn)
   return isEarly ? { kind: 'open', until: turn.claimedAt + LOOK_AGAIN_MS } : { kind: 'failed' }
 }
 
