@@ -197,6 +197,25 @@ describe('an offer in a task', () => {
     expect(returned(report)).toBe('accept')
   })
 
+  it('offer 2: peek sees what an await has returned, normalized', async () => {
+    const task = createTask(async (ctx) => {
+      const offer = ctx.offer('tip', textQuestion())
+      const { action } = await offer
+      return [action, offer.peek()]
+    })
+    const digest = replayFlow((ctx) => ctx.ask('tip', textQuestion()))
+    await digest.round()
+    task.flow.asked = digest.asked
+    const hooks = { open: async () => 'id', close: async () => {} }
+    const { ending, journal } = await task.flow.round(
+      { tip: { ...YES, _meta: { x: 1 } } },
+      { input: { hooks } },
+    )
+    expect(ending).toEqual({ kind: 'returned', value: ['accept', YES] })
+    expect(journal.entries).toMatchObject([{ key: 'tip', answer: YES }])
+    expect(journal.entries[0]).not.toHaveProperty('answer._meta')
+  })
+
   it('R7 gives an effect after a peek that saw an answer another key than after one that did not', async () => {
     const keys: string[] = []
     for (const isAnswered of [true, false]) {

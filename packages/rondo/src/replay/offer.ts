@@ -117,7 +117,10 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     if (found?.entry.question === digest) {
       run.tally.replayed += 1
       whenRead(run, form.read(copyParsed(found.entry.answer)), found.index, (reading) => {
-        if (reading.ok) settle(reading.value as Outcome<unknown>)
+        if (reading.ok) return settle(reading.value as Outcome<unknown>)
+        // The question has the same text, but its validation has become stricter.
+        run.record.invalidate(key)
+        misfit(reading)
       })
       return
     }

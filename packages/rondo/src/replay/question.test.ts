@@ -393,8 +393,7 @@ describe('a client that cannot be asked', () => {
     )
   })
 
-  it.each<[string | readonly string[], string]>([
-    ['value', 'the argument "value".'],
+  it.each<[readonly string[], string]>([
     [['value'], 'the argument "value".'],
     [['value', 'unit'], 'the arguments "value", "unit".'],
   ])('reads the arguments that make the question unnecessary: %j', (instead, advice) => {

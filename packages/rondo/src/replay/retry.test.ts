@@ -79,6 +79,34 @@ describe('the option retry', () => {
     expect(ending).toMatchObject({ kind: 'threw', error: { name: 'RetryLater', message: 'busy' } })
   })
 
+  it('does not retry with a time limit alone', async () => {
+    const ran: number[] = []
+    const { ending } = await flowOf((ctx) =>
+      ctx.step('x', ({ attempt }) => Promise.reject(new Error(`attempt ${ran.push(attempt)}`)), {
+        timeout: '5 s',
+      }),
+    ).round()
+    expect(ending).toMatchObject({ kind: 'threw', error: { message: 'attempt 1' } })
+  })
+
+  it('notes no attempt that fails after the call has ended', async () => {
+    const gate = deferredPromise()
+    const noted: string[] = []
+    const flow = flowOf((ctx) =>
+      Promise.race([
+        ctx.step('fast', () => 'done'),
+        ctx.step('slow', () => gate.promise.then(() => Promise.reject(new Error('late'))), {
+          retry: { delay: MINUTE },
+        }),
+      ]),
+    )
+    const running = flow.round(undefined, { input: { persistAttempt: async (key) => void noted.push(key) } })
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve))
+    gate.resolve()
+    expect(returned(await running)).toBe('done')
+    expect(noted).toEqual([])
+  })
+
   it('reports each failed attempt with its delay', async () => {
     const seen: FailedAttempt[] = []
     const flow = flowOf(failing([new Error('a'), new RetryLater(2_500)]))
@@ -186,6 +214,62 @@ describe('a retry that waits', () => {
       attempts: { charge: 1 },
       deadlines: { charge: flow.clock.now + 11_000 },
     })
+  })
+
+  it('becomes a task again if it was not one yet when it was continued', async () => {
+    const ran: string[] = []
+    const flow = flowOf(failing([new Error('a')], { delay: '11 s' }, ran))
+    const { journal } = await flow.round(undefined, { sleeping: { beyond: 'leave' } })
+    const again = flowOf(failing([new Error('a')], { delay: '11 s' }, ran), { journal })
+    expect((await again.round(undefined, { sleeping: { beyond: 'leave' } })).ending).toEqual({
+      kind: 'background',
+    })
+    expect(ran).toHaveLength(1)
+  })
+
+  it('is skipped in development mode as if the time had passed, once', async () => {
+    const skipped: number[] = []
+    const skip = (ms: number): void => void skipped.push(ms)
+    const flow = flowOf(failing([new Error('a')], { delay: '2 days', maxDelay: '2 days' }), { dev: true })
+    const first = await flow.round(undefined, {
+      sleeping: { skip },
+      mayMove: (executed) => (executed > 0 ? 'drain' : undefined),
+    })
+    expect(first.ending).toEqual({ kind: 'moved', reason: 'drain' })
+    expect(skipped).toEqual([172_800_000])
+    expect(returned(await flow.round(undefined, { sleeping: { skip } }))).toBe('charged at 2')
+  })
+
+  it('lets a sleep beside it end before it is handed back', async () => {
+    const flow = flowOf((ctx) =>
+      Promise.all([failing([new Error('a')], { delay: '3 s' })(ctx), ctx.sleep('nap', '1 s')]),
+    )
+    const began = flow.clock.now
+    const round = { until: began + 2_000, ms: 4_000, handsBack: true }
+    const { ending, journal } = await flow.round(undefined, { sleeping: { round } })
+    expect(ending).toEqual({ kind: 'moved', reason: 'time' })
+    expect(flow.clock.now - began).toBe(1_000)
+    expect(journal.entries.map(({ key }) => key)).toEqual(['nap'])
+  })
+
+  it('waits up to the end of its task or its round, to the millisecond', async () => {
+    const ends = async (sleeping: object) =>
+      (await flowOf(failing([new Error('a')], { delay: '3 s' })).round(undefined, { sleeping })).ending.kind
+    const now = 1_000_000
+    expect(await ends({ parks: true, until: now + 3_000 })).toBe('refused')
+    expect(await ends({ parks: true, until: now + 3_001 })).toBe('sleeping')
+    expect(await ends({ round: { until: now + 3_000, ms: 3_000, handsBack: false } })).toBe('returned')
+    expect(await ends({ round: { until: now + 2_999, ms: 3_000, handsBack: false } })).toBe('refused')
+    expect(await ends({ round: { until: now + 3_000, ms: 2_999, handsBack: true } })).toBe('refused')
+    expect(await ends({ inlineMs: 3_000 })).toBe('returned')
+  })
+
+  it('does not wait for the time limit of a question that had its name', async () => {
+    const flow = flowOf((ctx) => ctx.ask('x', { ...textQuestion(), within: '5 s' }))
+    await flow.round()
+    const began = flow.clock.now
+    expect(returned(await flow.round({}, { handler: (ctx) => ctx.step('x', () => 'done') }))).toBe('done')
+    expect(flow.clock.now).toBe(began)
   })
 
   it('ends with advice if there is no task either', async () => {

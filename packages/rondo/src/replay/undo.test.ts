@@ -110,7 +110,7 @@ describe('an effect that can be undone', () => {
     expect(trip.undone).toEqual([])
   })
 
-  it('undo 1: is noted once, however often it is tried', async () => {
+  it('undo 1: is noted once, and its intent is written before each attempt', async () => {
     let attempts = 0
     const trip = createTrip((ctx, book) =>
       book(ctx, 'flight', { retry: { delay: 0 } }, () => {
@@ -120,7 +120,7 @@ describe('an effect that can be undone', () => {
       }),
     )
     expect(returned(await trip.round())).toBe(3)
-    expect(trip.kept.map(({ news }) => news)).toEqual(['intent', 'outcome'])
+    expect(trip.kept.map(({ news }) => news)).toEqual(['intent', 'intent', 'intent', 'outcome'])
     expect(trip.begun).toHaveLength(1)
   })
 
@@ -155,6 +155,12 @@ describe('an effect that can be undone', () => {
   it('undo 1: works where nothing else is told about its beginning', async () => {
     const trip = createTrip((ctx, book) => book(ctx, 'flight', {}, () => 'booked'))
     expect(returned(await trip.round(undefined, { persistBegun: undefined }))).toBe('booked')
+  })
+
+  it('undo 1: keeps no result that cannot be recorded', async () => {
+    const trip = createTrip((ctx, book) => book(ctx, 'flight', {}, () => new Map()))
+    expect(refusal(await trip.round())).toBe('REPLAY_NOT_JSON')
+    expect(trip.kept.map(({ news }) => news)).toEqual(['intent'])
   })
 
   it('is held back in a call whose states may count twice', async () => {
@@ -316,6 +322,8 @@ describe('ctx.undo', () => {
     const began = trip.flow.clock.now
     const report = await trip.round()
     expect(returned(report)).toEqual({ undone: ['flight'], failed: ['hotel'] })
+    // The carrier keeps what was undone; an undo that failed is left to a worker.
+    expect(trip.kept.filter(({ news }) => news === 'undo')).toHaveLength(1)
     expect(attempts).toBe(4)
     expect(trip.flow.clock.now - began).toBe(7_000)
     attempts = 0
@@ -344,9 +352,10 @@ describe('ctx.undo', () => {
       return () => clearImmediate(timer)
     }
     const retry = { times: 0, delayMs: 0, factor: 1, maxDelayMs: 0 }
-    expect(returned(await trip.round(undefined, {}, { retry }, { after }))).toEqual({
-      undone: [],
-      failed: ['hotel', 'flight'],
+    const report = await trip.round(undefined, {}, { retry }, { after })
+    expect(returned(report)).toEqual({ undone: [], failed: ['hotel', 'flight'] })
+    expect(report.journal.entries.at(-1)).toMatchObject({
+      failure: { message: 'The undo of "flight" did not settle within 30 seconds.' },
     })
     // The first is the time of the effect itself.
     expect(limits).toEqual([5_000, 5_000, 30_000])
@@ -395,6 +404,50 @@ describe('a run that only undoes', () => {
     expect(returned(report)).toEqual({ undone: ['flight'], failed: [] })
     expect(handled).toBe(1)
     expect(trip.undone.map(({ name }) => name)).toEqual(['flight'])
+  })
+
+  it('undo 1: undoes what may have run before a crash, of which nothing is known', async () => {
+    const trip = createTrip(() => 'handled')
+    const begun = [{ key: 'flight', effectKey: 'k'.repeat(32) }]
+    trip.flow.journal = { ...trip.flow.journal, begun, lineage: 'one' }
+    const seen: unknown[] = []
+    const undoes: readonly Undoable[] = [
+      { key: 'flight', undo: (result, { ran }) => void seen.push([result, ran]), settled: Promise.resolve() },
+    ]
+    expect(returned(await trip.round(undefined, { undoes }))).toEqual({ undone: ['flight'], failed: [] })
+    expect(seen).toEqual([[undefined, 'maybe']])
+  })
+
+  it('R6 is held back until the client holds the id of the flow', async () => {
+    const begun = [{ key: 'flight', effectKey: 'k'.repeat(32) }]
+    let ran = 0
+    const undoes: readonly Undoable[] = [
+      { key: 'flight', undo: () => void ran++, settled: Promise.resolve() },
+    ]
+    const flow = replayFlow(() => 1, { journal: { begun, lineage: 'one' } })
+    const undoing = { isLinear: true, keep: async () => {} }
+    const { ending } = await flow.round(undefined, { input: { undoes, undoing } })
+    expect(ending).toEqual({ kind: 'moved', reason: 'effect' })
+    expect(ran).toBe(0)
+  })
+
+  it('refuses the ctx of its handler in an undo function, and no other', async () => {
+    let outer: Context | undefined
+    const other = replayFlow((ctx) => ctx.step('in', () => 'from inside'))
+    const seen: unknown[] = []
+    const trip = createTrip(async (ctx, book) => {
+      outer = ctx
+      await book(ctx, 'flight', {
+        async undo() {
+          seen.push(returned(await other.round(undefined, { input: { flow: 'another flow' } })))
+          seen.push(await outer?.step('nested', () => 1).catch((error: RondoError) => error.code))
+        },
+      })
+      await ctx.ask('q', textQuestion())
+    })
+    const first = await trip.round()
+    await trip.round(undefined, { undoes: first.undoable })
+    expect(seen).toEqual(['from inside', 'REPLAY_NESTED'])
   })
 
   it('reports no effects of a call that has none', async () => {

@@ -27,7 +27,9 @@ describe('ctx.sleep', () => {
     expect(askedKeys(await flow.round())).toEqual(['q'])
     expect(flow.clock.now - began).toBe(5000)
     const before = flow.clock.now
-    expect(returned(await flow.round({ q: accept({ value: 'x' }) }))).toBe(began + 5000)
+    const replayed = await flow.round({ q: accept({ value: 'x' }) })
+    expect(returned(replayed)).toBe(began + 5000)
+    expect(replayed.replayed).toBe(1)
     expect(flow.clock.now).toBe(before)
   })
 
@@ -71,7 +73,107 @@ describe('ctx.sleep', () => {
     })
     const report = await flow.round()
     expect(refusal(report)).toBe('LIMIT_SLEEP')
+    expect(report.ending).toMatchObject({
+      error: {
+        message: expect.stringContaining(
+          'The tool sleeps for 1 day ("long"), and a request waits for at most 10 seconds. Not here.',
+        ),
+      },
+    })
     expect(ran).toEqual([])
+  })
+
+  it('G1 waits in a request for as long as that may wait, to the millisecond', async () => {
+    for (const beyond of ['leave', 'Not here.']) {
+      const ends = async (ms: number) => {
+        const flow = replayFlow((ctx) => ctx.sleep('nap', ms))
+        const { ending } = await flow.round(undefined, { sleeping: { beyond } })
+        return [ending.kind, flow.clock.now - 1_000_000]
+      }
+      expect(await ends(10_000)).toEqual(['returned', 10_000])
+      expect((await ends(10_001))[0]).toBe(beyond === 'leave' ? 'background' : 'refused')
+      expect(await ends(5_101)).toEqual(['returned', 5_101])
+    }
+  })
+
+  it('wait 2: ends what is due at one moment in the order of its time', async () => {
+    const gate = deferredPromise()
+    const seen: string[] = []
+    const flow = replayFlow((ctx) =>
+      Promise.all([
+        ...[3, 1, 2].map((ms) => ctx.sleep(`${ms}`, ms).then(() => seen.push(`${ms}`))),
+        ctx.step('work', () => gate.promise),
+      ]).then(() => 'done'),
+    )
+    const running = flow.round(undefined, PARKS)
+    flow.clock.now += 10
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    gate.resolve()
+    const report = await running
+    expect(returned(report)).toBe('done')
+    expect(seen).toEqual(['1', '2', '3'])
+    expect(report.journal.entries.map(({ key }) => key)).toEqual(['1', '2', '3', 'work'])
+  })
+
+  it('sets a timer for the first that ends, and none once nothing is open', async () => {
+    const gate = deferredPromise()
+    const set: [number, () => void][] = []
+    const flow = replayFlow((ctx) =>
+      Promise.all([
+        ctx.sleep('long', '2 min'),
+        ctx.sleep('short', '1 min'),
+        ctx.step('work', () => gate.promise),
+      ]).then(() => 'done'),
+    )
+    const after = (ms: number, fn: () => void): (() => void) => {
+      set.push([ms, fn])
+      return () => {}
+    }
+    const running = flow.round(undefined, { ...PARKS, platform: { after } })
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    expect(set.map(([ms]) => ms)).toEqual([2 * MINUTE, MINUTE])
+    for (const count of [3, 3]) {
+      flow.clock.now += MINUTE
+      set.at(-1)?.[1]()
+      expect(set).toHaveLength(count)
+    }
+    expect(set.at(-1)?.[0]).toBe(MINUTE)
+    gate.resolve()
+    expect(returned(await running)).toBe('done')
+  })
+
+  it('wait 3: sets no timer in a run in which nothing may end', async () => {
+    let timers = 0
+    const after = () => {
+      timers += 1
+      return () => {}
+    }
+    const flow = replayFlow((ctx) =>
+      Promise.all([ctx.ask('q', { ...textQuestion(), within: '1 min' }), ctx.sleep('nap', '1 min')]),
+    )
+    const { ending } = await flow.round(undefined, { ...PARKS, platform: { after }, input: { frozen: true } })
+    expect(ending.kind).toBe('asking')
+    expect(timers).toBe(0)
+  })
+
+  it('R9 closes no hook after the journal was found to be full', async () => {
+    const closed: string[] = []
+    const hooks = { open: async () => 'id', close: async (key: string) => void closed.push(key) }
+    const gate = deferredPromise()
+    const flow = replayFlow(
+      async (ctx) => {
+        const hook = await ctx.hook('payment', { within: 2 })
+        await Promise.all([hook.received(), ctx.sleep('nap', 1), ctx.step('work', () => gate.promise)])
+      },
+      { limits: { maxEntries: 1 } },
+    )
+    const running = flow.round(undefined, { ...PARKS, input: { hooks } })
+    for (let i = 0; i < 10; i++) await new Promise((resolve) => setImmediate(resolve))
+    flow.clock.now += 10
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    gate.resolve()
+    expect(refusal(await running)).toBe('LIMIT_ENTRIES')
+    expect(closed).toEqual([])
   })
 
   it('G1 leaves the request for a task if the sleep is too long for it', async () => {
@@ -85,6 +187,22 @@ describe('ctx.sleep', () => {
     const flow = replayFlow((ctx) => ctx.sleep('long', '2 days'))
     const sleeping = { parks: true, until: flow.clock.now + 86_400_000 }
     expect(refusal(await flow.round(undefined, { sleeping }))).toBe('LIMIT_SLEEP')
+  })
+
+  it('G2 refuses a question that is open longer than its task, and only that', async () => {
+    const sleeping = { parks: true, until: 1_000_000 + MINUTE }
+    const asks = (within?: number | string) => (ctx: Context) => ctx.ask('q', { ...textQuestion(), within })
+    const report = await replayFlow(asks('1 min')).round(undefined, { sleeping })
+    expect(refusal(report)).toBe('LIMIT_SLEEP')
+    expect(report.ending).toMatchObject({
+      error: {
+        message: expect.stringContaining('The question "q" is open (within) for 1 minute, and no task'),
+      },
+    })
+    expect(askedKeys(await replayFlow(asks(MINUTE - 1)).round(undefined, { sleeping }))).toEqual(['q'])
+    expect(
+      askedKeys(await replayFlow(asks()).round(undefined, { sleeping: { ...sleeping, until: 0 } })),
+    ).toEqual(['q'])
   })
 
   it('ends while other work runs, and the handler continues meanwhile', async () => {
@@ -194,6 +312,25 @@ describe('ctx.sleep', () => {
   })
 
   it.each([
+    ['soon', 'got "soon".'],
+    [Number.NaN, 'got NaN.'],
+    [{}, 'got [object Object].'],
+  ])('quotes what it got: %j', async (ms, got) => {
+    const { ending } = await replayFlow((ctx) => ctx.sleep('nap', ms as never)).round()
+    expect(String((ending as { error: unknown }).error)).toContain(got)
+  })
+
+  it('may last 366 days, and no longer', async () => {
+    const days = 366 * 86_400_000
+    const ends = async (handler: (ctx: Context) => unknown) =>
+      (await replayFlow(handler).round(undefined, PARKS)).ending.kind
+    expect(await ends((ctx) => ctx.sleep('nap', days))).toBe('sleeping')
+    expect(await ends((ctx) => ctx.sleep('nap', days + 1))).toBe('threw')
+    expect(await ends((ctx) => ctx.sleepUntil('nap', 1_000_000 + days))).toBe('sleeping')
+    expect(await ends((ctx) => ctx.sleepUntil('nap', 1_000_000 + days + 1))).toBe('threw')
+  })
+
+  it.each([
     ['a date in the past', new Date(0)],
     ['now', 1_000_000],
     ['a time before the epoch', -1e300],
@@ -263,11 +400,9 @@ describe('within', () => {
     expect(entry).toMatchObject({ kind: 'form', key: 'q', answer: null, expired: true })
     // A second answer to it does not change what is recorded.
     flow.asked.q = entry.question
-    expect(
-      returned(await flow.round({ after: accept({ value: 'x' }), q: accept({ value: 'later' }) })),
-    ).toEqual({
-      action: 'expired',
-    })
+    const last = await flow.round({ after: accept({ value: 'x' }), q: accept({ value: 'later' }) })
+    expect(returned(last)).toEqual({ action: 'expired' })
+    expect(last.replayed).toBe(1)
   })
 
   it('G2 accepts an answer that arrived in time but is processed later', async () => {
