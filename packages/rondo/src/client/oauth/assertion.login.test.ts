@@ -1,5 +1,6 @@
 /** Where assertions come from: the token of a workload, and the login of a person at the identity provider of a company. */
 
+import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -246,6 +247,12 @@ describe('a login at a company', () => {
     const plain = open([idToken(60)])
     await plain.grant.assertion(asked())
     expect(plain.grant.stored?.()).toEqual({ ...stored, client: { id: 'desk-at-company' } })
+
+    const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+    const key = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string
+    const keyed = open([idToken(60)], { client: { id: 'desk-at-company', privateKey: { key } } })
+    await keyed.grant.assertion(asked())
+    expect(keyed.grant.stored?.()).toBeUndefined()
 
     const other = open([idToken(600)])
     const again = restoreGrant(stored, other.options)

@@ -402,6 +402,7 @@ describe('the identity of a client', () => {
     [REDIRECT, 'native'],
     ['desk.app:/callback', 'native'],
     ['https://desk.example/callback', 'web'],
+    ['https://desk.example/http:', 'web'],
   ])('H4 is registered with %s as %s', async (redirectUri, application_type) => {
     const { sent, registration: one } = registration([{ client_id: 'registered' }], undefined, redirectUri)
     expect(await identify(AS, options, one)).toEqual({ id: 'registered', redirectUri })
