@@ -81,7 +81,9 @@ describe('a request with a state', () => {
     const error = new RondoError('PEER_PARAMS', 'No such order', { data: { order: 7 } })
     const { send, runs } = request({ kind: 'error', error })
     await send()
-    const { error: again } = (await send()) as Extract<Reply, { kind: 'error' }>
+    const reply = await send()
+    expect(reply.kind).toBe('error')
+    const { error: again } = reply as Extract<Reply, { kind: 'error' }>
     expect(again).toBeInstanceOf(RondoError)
     expect([again.code, again.message, again.data]).toEqual([error.code, error.message, error.data])
     expect(runs()).toBe(1)
@@ -301,7 +303,7 @@ describe('work in a slot', () => {
     const { clock, tick, now } = manual()
     const slot = await slotOf()
     await once.claim(slot, { claimant: 'other', holdMs: 30_000 })
-    const waiting = workOnce(once, slot, async () => 'never', { waitMs: 500, holdMs: 30_000, clock })
+    const waiting = workOnce(once, slot, async () => 'never', { waitMs: 515, holdMs: 30_000, clock })
     const at: number[] = []
     let claim: unknown
     void waiting.then((value) => {
@@ -313,15 +315,59 @@ describe('work in a slot', () => {
       await tick()
       at.push(now())
     }
-    expect(at).toEqual([5, 15, 35, 75, 155, 315])
+    expect(at).toEqual([5, 15, 35, 75, 155, 315, 515])
     expect(claim).toEqual({ kind: 'busy', retryMs: 30_000 })
+  })
+
+  it('B8 gets a stored response however long it took to read', async () => {
+    const slot = await slotOf()
+    await once.claim(slot, { claimant: 'other', holdMs: 30_000 })
+    await once.settle(slot, 'theirs')
+    let at = 0
+    const slow: OnceStore = {
+      ...once,
+      async claim(...args) {
+        at += 30_000
+        return once.claim(...args)
+      },
+    }
+    const { clock } = manual()
+    const options = { holdMs: 30_000, clock: { ...clock, elapsed: () => at } }
+    expect(await workOnce(slow, slot, async () => 'never', options)).toEqual({
+      kind: 'stored',
+      response: 'theirs',
+    })
+  })
+
+  it('B8 of the same request that is processed elsewhere is not begun, and the error says when to come again', async () => {
+    const { clock, tick, timers } = manual()
+    const held: number[] = []
+    const busy: OnceStore = {
+      ...once,
+      async claim(_slot, { holdMs }) {
+        held.push(holdMs)
+        return { kind: 'busy', retryMs: 7_100 }
+      },
+    }
+    const replying = replyOnce(host, busy, call(), beginning, async () => done, clock)
+    const refused = expect(replying).rejects.toMatchObject({
+      code: 'STORE_BUSY',
+      data: { retryAfterMs: 8_000 },
+    })
+    for (;;) {
+      await new Promise((resolve) => setImmediate(resolve))
+      if (timers().length === 0) break
+      await tick()
+    }
+    await refused
+    expect(new Set(held)).toEqual(new Set([2 * LEASE_MS]))
   })
 
   it('B8 gets the response of the one that it waited for', async () => {
     const { clock, tick } = manual()
     const slot = await slotOf()
     await once.claim(slot, { claimant: 'other', holdMs: 30_000 })
-    const waiting = workOnce(once, slot, async () => 'never', { clock })
+    const waiting = workOnce(once, slot, async () => 'never', { holdMs: 30_000, clock })
     await new Promise((resolve) => setImmediate(resolve))
     await once.settle(slot, 'theirs')
     await tick()

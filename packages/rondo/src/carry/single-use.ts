@@ -86,6 +86,7 @@ export async function replyOnce(
   call: FlowCall,
   beginning: Beginning,
   run: () => Promise<Reply>,
+  clock: StoreClock = storeClock,
 ): Promise<Reply> {
   const { requestState, inputResponses } = call
   if (!beginning.anchored || requestState === undefined) return run()
@@ -96,7 +97,7 @@ export async function replyOnce(
     if (reply.kind === 'error' && PASSING.includes(reply.error.code)) throw reply.error
     return sealReply(host, slot, reply)
   }
-  const claim = await workOnce(once, slot, work, { holdMs: holdOf(host) })
+  const claim = await workOnce(once, slot, work, { holdMs: holdOf(host), clock })
   switch (claim.kind) {
     case 'stored':
       return openReply(host, slot, claim.response)
@@ -221,7 +222,7 @@ export async function workOnce(
   if (claim.kind !== 'first') return claim
   const hold = async (ms: number) => {
     // If a renewal fails, the next one follows; work that has lost its slot cannot be undone.
-    await store.renew(slot, { ...attempt, holdMs: ms }).catch(() => false)
+    await store.renew(slot, { ...attempt, holdMs: ms }).catch(() => {})
   }
   const stop = repeat(
     clock,
