@@ -1,9 +1,11 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
+import type { Journal } from '../../journal/journal.ts'
 import type { FlowCall } from '../../protocol/call.ts'
 import type { Reply } from '../../protocol/reply.ts'
 import type { ClientCapabilities } from '../../protocol/wire.ts'
 import type { RunReport } from '../../replay/run-state.ts'
+import { openEnvelope, sealEnvelope } from '../../seal/envelope.ts'
 import { tagsOf } from '../../seal/tag.ts'
 import { createHost, type OpenHost } from '../../serve/host.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
@@ -12,7 +14,7 @@ import type { Target } from '../../tool/target.ts'
 import type { Pause, Round } from '../carrier.ts'
 import type { FlowHost, FlowStore, TaskHost } from '../host.ts'
 import { changeGuard, guardOf, readGuard } from '../undo.ts'
-import { beginAtOnce, continueAsTask, queueAsTask, sealWithStore } from './begin.ts'
+import { beginAtOnce, continueAsTask, queueAsTask, sealWithStore, tooLarge, unspill } from './begin.ts'
 import { openPiece, type TaskPlan } from './journal.ts'
 
 const START = 1_800_000_000_000
@@ -342,5 +344,102 @@ describe('a round that is kept where there is a store', () => {
     )
     await expect(keep({ target: { once: true, task: { mode: 'late' } } })).rejects.toThrow(down)
     await expect(keep({ journal: { lineage: 'line' } })).rejects.toThrow(down)
+  })
+})
+
+describe('a journal that is too large for its token', () => {
+  const entry = (key: string, value: unknown, more: object = {}) => ({
+    kind: 'step',
+    key,
+    at: 1,
+    value,
+    ...more,
+  })
+  const whole = {
+    entries: [entry('small', 1), entry('large', 'x'.repeat(500))] as unknown as Journal['entries'],
+    reasks: { q: { changes: 1 } },
+    kept: { k: { question: 'd', answer: 1 } },
+    manual: 'm',
+    epoch: 'epoch',
+    moves: 2,
+  }
+
+  /** Keeps a round whose journal does not fit at first; returns the journals that were to be sealed. */
+  async function spill(): Promise<readonly [Journal, Journal]> {
+    const round = roundOf({ journal: whole, call: { capabilities: {} } })
+    const { journal } = round.beginning
+    const seen: Journal[] = []
+    const pause = { report: {}, journal, asked: {}, facts: { outcome: 'input_required' } } as unknown as Pause
+    await sealWithStore(round, pause, host.store as FlowStore, async (one) => {
+      seen.push(one)
+      return { kind: seen.length === 1 ? 'too-large' : 'sealed' }
+    })
+    const [first, second] = seen
+    return [first as Journal, second as Journal]
+  }
+
+  it('P14 goes into the store, and its token only names it', async () => {
+    const [large, small] = await spill()
+    expect(small).toEqual({
+      ...large,
+      entries: [],
+      reasks: {},
+      kept: undefined,
+      manual: undefined,
+      spilled: expect.stringMatching(/^.{20,}$/),
+    })
+    const opened = await unspill(roundOf({ journal: { ...small, moves: 3 } }))
+    expect(opened).toMatchObject({ call: { target: 'pay' }, beginning: { flow: 'flow', round: 2 } })
+    expect(opened.beginning.journal).toEqual({ ...large, moves: 3 })
+  })
+
+  it('P14 is refused if it is gone, or was stored for another name or another service', async () => {
+    const [, small] = await spill()
+    const { spilled = '' } = small
+    const sealed = (await host.store?.blobs.get(spilled)) ?? ''
+    await host.store?.blobs.put('another', sealed, START + MINUTE)
+    await host.store?.blobs.put(
+      'odd',
+      sealEnvelope(host.keys.ring, '["spill","odd","shop"]', '{}').token,
+      START + MINUTE,
+    )
+    const refused = { code: 'STATE_INVALID' }
+    for (const name of ['gone', 'another', 'odd', undefined])
+      await expect(unspill(roundOf({ journal: { ...small, spilled: name } }))).rejects.toMatchObject(refused)
+    const round = roundOf({ journal: small })
+    for (const more of [{ audience: 'other' }, { store: undefined }])
+      await expect(unspill({ ...round, host: { ...round.host, ...more } as FlowHost })).rejects.toMatchObject(
+        refused,
+      )
+  })
+
+  it('P14 is found by another release of the service', async () => {
+    const [large, { spilled = '' }] = await spill()
+    const sealed = await host.store?.blobs.get(spilled)
+    const opened = openEnvelope(host.keys.ring, JSON.stringify(['spill', spilled, 'shop']), sealed, 10_000)
+    expect(opened.kind === 'open' && JSON.parse(opened.plaintext.toString('utf8'))).toEqual(large)
+  })
+
+  it('R9 is an error that names the tool, the largest entry and the way out', () => {
+    const round = roundOf({ journal: whole })
+    const error = tooLarge(round, 9_000, round.beginning.journal)
+    expect(error.code).toBe('LIMIT_STATE_BYTES')
+    expect(error.message).toContain('"pay" would have 9000 bytes')
+    const bytes = JSON.stringify(whole.entries[1]).length
+    expect(error.message).toContain(
+      `Of the 2 entries of its journal, the step "large" is the largest, with ${bytes} bytes. Return less`,
+    )
+    expect(error.message).toContain('(an id instead of a document), or raise the limit.')
+    const without = { ...round, host: { ...round.host, store: undefined } }
+    expect(tooLarge(without, 1, whole as unknown as Journal).message).toContain('pass a store to the server')
+    const answer = [
+      { kind: 'form', key: 'a', at: 1, question: 'd', answer: 1 },
+    ] as unknown as Journal['entries']
+    expect(tooLarge(round, 1, { ...whole, entries: answer } as unknown as Journal).message).toContain(
+      'the answer to the question "a"',
+    )
+    expect(tooLarge(round, 1, { ...whole, entries: [] } as unknown as Journal).message).toMatch(
+      /maxBytes\)\. Return less/,
+    )
   })
 })
