@@ -229,6 +229,9 @@ describe('a call that begins as a task', () => {
   it('waits for a permit only if its client can follow it', async () => {
     expect(queueAsTask(roundOf({ call: { capabilities: {} } }))).toBeUndefined()
     expect((await queueAsTask(roundOf({ target: { task: { mode: 'late' } } })))?.kind).toBe('task_created')
+    const answered = { inputResponses: { a: 1 } } as unknown as Partial<FlowCall>
+    await queueAsTask(roundOf({ call: answered, beginning: { asked: { a: 'd' } } }))
+    expect(planOf()).toMatchObject({ brought: { answers: { a: 1 } } })
     expect(() => continueAsTask(roundOf({ call: { capabilities: {} } }), {} as RunReport)).toThrow(RondoError)
   })
 })

@@ -122,7 +122,7 @@ async function beginTask(
     const task = toTaskState(host, tasks, owner, twin)
     return followsTask(call) ? { kind: 'task_created', task } : toHandleReply(target, task)
   }
-  if (begun) await guardTask(round, { ...beginning.journal, begun, lineage }, { id, owner })
+  await guardTask(round, { ...beginning.journal, begun, lineage }, { id, owner })
   const creating = tasks.engine.create({
     id,
     owner,
