@@ -29,7 +29,7 @@ const TESTS = {
     undo: 'task/undo scenarios/undo',
     'task/redeem': 'task/undo',
     token:
-      'task/single-use security/binding security/fork task/promotion task/lost-reply scenarios/task-capability scenarios/turns-state',
+      'task/single-use security/binding security/fork task/promotion task/lost-reply scenarios/task-capability',
     'task/journal': 'task/keys task/offer task/retry task/beside-work task/large',
     'task/begin':
       'task/lost-reply task/promotion task/large task/related task/keys task/tools task/concurrency scenarios/task-capability',
