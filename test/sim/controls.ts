@@ -244,8 +244,8 @@ export const CONTROLS: readonly Control[] = [
     name: 'undone-effect-begins-again',
     breaks: 'An effect that is being undone does not begin again when an operator retries its task.',
     file: 'replay/undo.ts',
-    from: 'if (!isKnown) run.record.noteBegun(effect)',
-    to: 'if (isKnown) return; run.record.noteBegun(effect)',
+    from: 'if (!known) run.record.noteBegun(effect)',
+    to: 'if (known) return; run.record.noteBegun(effect)',
   },
   {
     name: 'retry-forgets-the-journal',
