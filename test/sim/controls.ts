@@ -318,11 +318,4 @@ export const CONTROLS: readonly Control[] = [
     from: 'repeated = record\n',
     to: '',
   },
-  {
-    name: 'news-under-way-are-enough',
-    breaks: 'An instance that is told of an answer learns of the next one too.',
-    file: 'serve/fleet.ts',
-    from: 'known.again ??= known.telling.then(repeat, repeat)',
-    to: 'known.again = known.telling',
-  },
 ]
