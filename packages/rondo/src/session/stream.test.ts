@@ -1,5 +1,5 @@
 import fc from 'fast-check'
-import { describe, expect, it } from 'vitest'
+import { beforeEach, describe, expect, it } from 'vitest'
 import type { Outlet } from '../serve/port.ts'
 import { resolveSessions, UNCOUNTED } from './options.ts'
 import { EventLog, readEventId, SessionStream } from './stream.ts'
@@ -84,22 +84,29 @@ function createOutlet(gone: boolean) {
 }
 
 describe('a stream that another instance began', () => {
+  let now = 0
+  let lost = 0
+  let known: SessionStream[] = []
+  beforeEach(() => {
+    now = 0
+    lost = 0
+    known = []
+  })
+  const setup = {
+    name: () => 'c_1',
+    after: 3,
+    settings: resolveSessions({}, { now: () => now, randomId: () => '' }),
+    budget: UNCOUNTED,
+    http: { keepAliveMs: 15_000, maxBacklog: 1_000, every: () => () => {} },
+    primed: true,
+    streams: true,
+    responses: 1,
+    batch: false,
+    onOpen: (stream: SessionStream) => void known.push(stream),
+    onLost: () => void lost++,
+  }
+
   it('J1 stream 2: outlives a connection that is lost before anything is sent', () => {
-    const known: SessionStream[] = []
-    let lost = 0
-    const setup = {
-      name: () => 'c_1',
-      after: 3,
-      settings: resolveSessions({}, { now: () => 0, randomId: () => '' }),
-      budget: UNCOUNTED,
-      http: { keepAliveMs: 15_000, maxBacklog: 1_000, every: () => () => {} },
-      primed: true,
-      streams: true,
-      responses: 1,
-      batch: false,
-      onOpen: (stream: SessionStream) => void known.push(stream),
-      onLost: () => void lost++,
-    }
     const stream = new SessionStream(setup, createOutlet(true).outlet)
     expect(known).toEqual([stream])
     expect(stream.open).toBe(true)
@@ -108,5 +115,24 @@ describe('a stream that another instance began', () => {
     expect(stream.resume(outlet, 3)).toBe(true)
     expect(written.join('')).toContain('id: c_1-4\n')
     expect(lost).toBe(0)
+  })
+
+  it('J1 stream 3: has nothing more to say once it was abandoned, so the client learns that its call is over', () => {
+    const stream = new SessionStream(setup, createOutlet(true).outlet)
+    now = setup.settings.resumeMs
+    stream.sweep(now)
+    expect(lost).toBe(1)
+    expect(stream.resume(createOutlet(false).outlet, 3)).toBe(false)
+  })
+
+  it('J1 stream 4: is resumed after its end if the client has missed something, or has its response', () => {
+    const stream = new SessionStream(setup, createOutlet(true).outlet)
+    stream.send('{"method":"ping"}', false)
+    stream.respond(undefined)
+    expect(stream.resume(createOutlet(false).outlet, 3)).toBe(true)
+    expect(stream.resume(createOutlet(false).outlet, 4)).toBe(false)
+    const answered = new SessionStream(setup, createOutlet(true).outlet)
+    answered.respond('{}')
+    expect(answered.resume(createOutlet(false).outlet, 4)).toBe(true)
   })
 })

@@ -65,6 +65,7 @@ export class SessionStream implements Channel {
   #openedAt: number | undefined
   #leftAt: number | undefined
   #ended = false
+  #responded = false
 
   constructor(setup: StreamSetup, outlet: Outlet) {
     this.#setup = setup
@@ -131,6 +132,7 @@ export class SessionStream implements Channel {
   /** Sends one of the responses; the last one ends the stream. Undefined counts as one without sending anything. */
   respond(json: string | undefined): void {
     this.#left -= 1
+    if (json !== undefined) this.#responded = true
     if (json !== undefined && this.#isResumable) {
       this.send(json, false)
     } else if (json !== undefined) this.#plain.push(json)
@@ -142,6 +144,7 @@ export class SessionStream implements Channel {
     if (!this.open) return
     if (this.#openedAt === undefined && this.#outlet !== undefined) this.#begin(this.#outlet)
     for (const { id, text } of events) this.#outlet?.write(this.#log.appendWhole(id, text))
+    this.#responded = true
     this.end()
   }
 
@@ -157,7 +160,9 @@ export class SessionStream implements Channel {
   /** Resumes after the last event that the client saw. Returns false if what it missed is no longer kept. */
   resume(outlet: Outlet, after: number): boolean {
     const missed = this.#log.after(after)
-    if (missed === undefined) return false
+    // Ended without a response, the call was abandoned here, or another instance continues it.
+    const isElsewhere = this.single && this.#ended && !this.#responded
+    if (missed === undefined || (isElsewhere && missed.length === 0)) return false
     this.#release()?.end()
     this.#hold(outlet)
     this.#openedAt = this.#setup.settings.now()
