@@ -223,15 +223,12 @@ function createInputs(
     const known = new Map(slots.map((slot) => [nameOf(slot), slot]))
     slots = next.map((slot) => (missed.includes(slot as AnsweredSlot) && known.get(nameOf(slot))) || slot)
   }
-  const write = async (change: SlotChange) => {
-    // Throws if a key was used before: that is a fault of the handler, not of the store.
-    const changed = changeSlots(slots, change)
-    await fenced(async () => {
-      const merged = await store.publish(lease.fence, changed)
+  const write = (change: SlotChange) =>
+    fenced(async () => {
+      const merged = await store.publish(lease.fence, changeSlots(slots, change))
       if (merged) update(merged)
       return merged !== undefined
     })
-  }
   return {
     slots: () => slots,
     /** One write at a time, so that none undoes another. */
