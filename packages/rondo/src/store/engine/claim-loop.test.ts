@@ -37,7 +37,7 @@ function ahead() {
 }
 
 describe('what an operator learns of a turn', () => {
-  it('E10 is when it began, whether it was taken over, and how long it took', async () => {
+  it('is when it began, whether it was taken over, and how long it took', async () => {
     const engine = engineOn()
     const held = heldTurn()
     await engine.serve(held.run)
@@ -51,7 +51,7 @@ describe('what an operator learns of a turn', () => {
     ])
   })
 
-  it('E10 is that it was taken over from a worker that died', async () => {
+  it('E9 is that it was taken over from a worker that died', async () => {
     const engine = engineOn({ pollMs: 100 })
     const { id } = await engine.create(newTask())
     await store.tasks.claim('dies', 1_000, 1)
