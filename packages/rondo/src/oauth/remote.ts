@@ -51,7 +51,9 @@ async function request(fetch: Fetch, url: string, init: RequestInit): Promise<Re
     response = await fetch(url, init)
   } catch (cause) {
     const { code } = ((cause instanceof Error && cause.cause) || {}) as { code?: unknown }
-    throw new RemoteFault(`${url} cannot be reached${typeof code === 'string' ? ` (${code})` : ''}`)
+    throw new RemoteFault(`${url} cannot be reached${typeof code === 'string' ? ` (${code})` : ''}`, {
+      cause,
+    })
   }
   if (response.status === 200) return response
   await response.body?.cancel().catch(() => {})
@@ -66,7 +68,8 @@ async function request(fetch: Fetch, url: string, init: RequestInit): Promise<Re
 async function readText(url: string, response: Response, maxBytes: number): Promise<string> {
   const body = await readWebBody(response.body, { limit: maxBytes })
   if (body.kind === 'whole') return new TextDecoder().decode(body.bytes)
-  if (body.kind === 'broken') throw new RemoteFault(`The response of ${url} is incomplete`)
+  if (body.kind === 'broken')
+    throw new RemoteFault(`The response of ${url} is incomplete`, { cause: body.error })
   throw new RemoteFault(`The response of ${url} is longer than ${maxBytes} bytes`)
 }
 
