@@ -12,10 +12,10 @@ type Wrap = (store: Store) => Store
 
 interface Setup {
   readonly tool?: object
-  /** The options of both servers. */
+  /** The options of all servers. */
   readonly options?: Partial<ServerOptions>
   /** What each instance has for a store. */
-  readonly stores?: readonly [first: Wrap, second: Wrap]
+  readonly stores?: readonly Wrap[]
   /** Whether the effect can be undone. */
   readonly isUndoable?: boolean
   /** What the handler does once it has its answer. */
@@ -24,7 +24,7 @@ interface Setup {
 
 const same: Wrap = (store) => store
 
-/** Two instances with one store, and a client whose requests go to the one that was chosen last. */
+/** Instances with one store, two unless `stores` says otherwise, and a client whose requests go to the one that was chosen last. */
 async function start({ tool = {}, options: more, stores = [same, same], isUndoable = true, go }: Setup = {}) {
   const store = createMemoryStore()
   const keys = generateKey()
@@ -120,6 +120,39 @@ describe('a call that waits, on two instances', () => {
     expect((await client.respond(question.id, YES)).status).not.toBe(202)
     expect((await client.respond(question.id, YES)).status).toBe(202)
     expect(await next(stream)).toMatchObject(BOOKED)
+  })
+
+  it.each([
+    ['the instance that takes it over', 1],
+    ['another instance', 2],
+  ])('J1 R2 continues with an answer that %s accepts before it asks again', async (_which, index) => {
+    let answered = (): void => {}
+    const hasAnswered = new Promise<void>((resolve) => {
+      answered = resolve
+    })
+    let stored = false
+    const slow: Wrap = (store) => ({
+      ...store,
+      records: store.records && {
+        ...store.records,
+        put: async (record) => {
+          const outcome = await store.records?.put(record)
+          if (!stored && record.id.includes(' call ')) {
+            stored = true
+            await hasAnswered
+          }
+          return outcome as never
+        },
+      },
+    })
+    const { client, question, choose, resume } = await start({ stores: [same, slow, same] })
+    choose(1)
+    const resumed = resume()
+    await expect.poll(() => stored).toBe(true)
+    choose(index)
+    expect((await client.respond(question.id, YES)).status).toBe(202)
+    answered()
+    expect(await next(await resumed)).toMatchObject(BOOKED)
   })
 
   it('J1 M1 R7 is not undone by an instance that did not learn that it lost it, when its own client is gone', async () => {

@@ -240,6 +240,7 @@ export function createKeptCalls(
       return {
         isKept: () => isKept,
         isTaken,
+        catchUp: () => later(deliver(stream.name)),
         attach(given) {
           line = given
           if (isKept) enroll(stream.name, { session, line, known })

@@ -47,6 +47,8 @@ export interface CallKeeper {
   drop(): Promise<boolean>
   /** Resolves with true if another instance has the call. Never rejects. */
   isTaken(): Promise<boolean>
+  /** Delivers the answers that were stored before the questions were asked again. */
+  catchUp(): void
   /** Releases the call, so that another instance may continue it. */
   release(): void
 }
@@ -277,6 +279,7 @@ export class SessionLine implements AskingLine {
       if (event > seen && answers[id] === undefined) this.#channel.send(json, false)
     }
     for (const [id, answer] of Object.entries(answers)) open.take(id, answer)
+    this.#keeper?.catchUp()
     open.heed(enough, signal)
     return this.#answered(open)
   }
