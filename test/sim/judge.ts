@@ -619,7 +619,8 @@ export function createJudge(world: World, plan: Plan): Judge {
     }
     if (run.inherits || !before) return
     // The failure was recorded by now if its process has been well since; if not, it does not count.
-    const isRecorded = run.at - before.at > RECORDED_MS && isWell(before.process, before.at)
+    const isRecorded =
+      run.at - before.at > RECORDED_MS && isWell(before.process, before.at) && !mayBeStale(run.process)
     check('attempt', !isRecorded, () => `${run.id} runs attempt ${attempt} of ${key} again`)
   }
 
