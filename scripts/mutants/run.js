@@ -83,10 +83,8 @@ const REPORT = 'node_modules/.cache/mutants.json'
 const [given = '', ...rest] = process.argv.slice(2)
 const options = rest.filter((option) => option !== '--publish')
 const folder = Object.keys(TESTS).find((name) => given === name || given.startsWith(`${name}/`))
-if (folder === undefined) {
-  console.error(`Usage: npm run mutants -- FOLDER [--publish], one of ${Object.keys(TESTS).join(', ')}`)
-  process.exit(2)
-}
+if (folder === undefined)
+  fail(`Usage: npm run mutants -- FOLDER [--publish], one of ${Object.keys(TESTS).join(', ')}`)
 const files = {}
 for (const { sources, tests } of groupsOf(folder).filter(({ sources }) => sources.length > 0)) {
   const args = ['run', 'scripts/mutants/stryker.config.json', '--mutate', sources.join()]
@@ -105,12 +103,22 @@ function groupsOf(folder) {
   const all = readdirSync(root, { recursive: true }).map((file) => `${root}/${file}`)
   const sources = all.filter((file) => /(?<!\.test)\.ts$/.test(file))
   const wanted = sources.filter((file) => file.startsWith(`${SOURCES}/${given}`))
+  if (wanted.length === 0) fail(`No source of packages/rondo begins with ${given}`)
   const tests = TESTS[folder]
   if (Array.isArray(tests)) return [{ sources: wanted, tests }]
-  return Object.entries(tests).map(([names, others]) => ({
-    sources: wanted.filter((file) => names.split(' ').some((name) => file === `${root}/${name}.ts`)),
+  const rows = Object.entries(tests).map(([names, others]) => ({
+    sources: names.split(' ').map((name) => `${root}/${name}.ts`),
     tests: [beside(folder), ...others.split(' ').flatMap((other) => (other ? `test/${other}.test.ts` : []))],
   }))
+  const listed = new Set(rows.flatMap((row) => row.sources))
+  const missing = sources.filter((file) => !listed.has(file))
+  if (missing.length > 0) fail(`No row of TESTS in scripts/mutants/run.js names ${missing.join(', ')}`)
+  return rows.map((row) => ({ ...row, sources: row.sources.filter((file) => wanted.includes(file)) }))
+}
+
+function fail(message) {
+  console.error(message)
+  process.exit(2)
 }
 
 function judge(files) {
