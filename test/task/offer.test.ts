@@ -151,6 +151,45 @@ describe('an offer in a task', () => {
     expect(textOf(await settled(server, id))).toBe(JSON.stringify([{ action: 'cancel' }, null]))
   })
 
+  it('R3 has one answer per wording: the one to the new words counts if the turn that showed them ends early', async () => {
+    const store = createMemoryStore()
+    const yard = newYard()
+    const release = (message: string, concurrency = 1): Server => {
+      const server = start(yard, { store, dev: false, tasks: { concurrency } })
+      server.tool('pack', { task: 'auto' }, async (_args, ctx) => {
+        const tip = ctx.offer('tip', { message, schema })
+        await ctx.ask('go', question)
+        await ctx.step('pack', () => until('the work', () => yard.step >= 1, 60_000).then(() => 1))
+        await ctx.step('label', () => 2)
+        return JSON.stringify(await tip)
+      })
+      return server
+    }
+    const isAsked = (server: Server, taskId: string, ...wanted: string[]) =>
+      until(
+        wanted.join(),
+        async () => {
+          const { result } = await send(server, 'tasks/get', { taskId })
+          return Object.keys((result?.inputRequests ?? {}) as object).join() === wanted.join()
+        },
+        20_000,
+      )
+    const old = release('Tip?')
+    const id = await begin(old, 'pack')
+    await isAsked(old, id, 'tip', 'go')
+    await answer(old, id, 'tip', false)
+    await until('a parked task', async () => (await store.tasks.stats()).parked === 1, 60_000)
+    await old.close()
+    const draining = release('Any tip?')
+    await answer(draining, id, 'go')
+    await isAsked(draining, id, 'tip~2')
+    const closed = draining.close()
+    yard.step = 1
+    await closed
+    await answer(release('Any tip?', 0), id, 'tip~2')
+    expect(textOf(await settled(release('Any tip?'), id))).toBe(JSON.stringify(YES))
+  })
+
   it('G5 stays open beside a question, and is seen once that is answered', async () => {
     const store = createMemoryStore()
     const server = start(newYard(), { store })

@@ -137,8 +137,11 @@ export function foldRecords(
       entries.set(record.entry.key, record.entry)
       deadlines.delete(record.entry.key)
       attempts.delete(record.entry.key)
-    } else if ('opened' in record) parked = withOpened(parked, record.opened)
-    else if ('parked' in record) {
+    } else if ('opened' in record) {
+      parked = withOpened(parked, record.opened)
+      // A question that is shown has no answer that counts: the recorded one was for other words.
+      for (const { key } of Object.values(record.opened.asked)) entries.delete(key)
+    } else if ('parked' in record) {
       parked = record.parked
       parks += 1
       for (const key of parked.struck ?? []) entries.delete(key)
