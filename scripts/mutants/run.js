@@ -64,11 +64,10 @@ const TESTS = {
     ...tests('oauth', 'server-scenarios'),
     ...tests('security', 'bad-tokens', 'bound-tokens'),
   ],
-  'client/oauth': [
-    beside('client/oauth'),
-    ...tests('security', 'hostile-authorization'),
-    ...tests('interop', 'oauth-client'),
-  ],
+  'client/oauth': {
+    'grant discovery safe-fetch exchange assertion options': '',
+    'oauth dpop': 'security/hostile-authorization interop/oauth-client',
+  },
   session: [
     beside('session'),
     'packages/rondo/src/serve/http/fetch.test.ts',
