@@ -925,6 +925,29 @@ describe('a client that acts for itself', () => {
     await refuse(undefined)
     expect([asked(), links]).toEqual([[CLIENT], []])
   })
+
+  it('H4 T30 sends its secret to no authorization server of an earlier login', async () => {
+    const protection = { authorization_servers: [OTHER, ISSUER] }
+    const earlier = { ...LOGIN, issuer: OTHER, tokens: { accessToken: 'old', expiresAt: NOW } }
+    const { issuer: _, ...client } = ROBOT
+    const vouching: AssertionGrant = { kind: 'jwt-bearer', assertion: async () => 'the-assertion' }
+    for (const options of [
+      { ...robot, client, issuer: ISSUER },
+      robot,
+      { client: { id: 'desk' }, issuer: ISSUER, grant: vouching },
+    ]) {
+      for (const grant of [undefined, 'client_credentials'] as const) {
+        const { refuse, credential, places } = open(options, {
+          protection,
+          stored: { ...earlier, ...(grant && { grant }) },
+        })
+        await credential()
+        await refuse('old')
+        expect(places().filter((one) => one.endsWith('/token'))).toEqual([`${ISSUER}/token`])
+        expect((await credential())?.token).toBe('access-1')
+      }
+    }
+  })
 })
 
 describe('an assertion', () => {

@@ -155,13 +155,15 @@ type Setup = ReturnType<typeof OPTIONS.read> & { readonly store: TokenStore }
 
 function createServerLogin(server: URL, place: string, setup: Setup): ServerLogin {
   const { store, now, loginTimeoutMs: limitMs, client: given } = setup
+  /** The issuer that the caller named. */
+  const named = setup.issuer ?? given?.issuer
   const reach = {
     server,
     fetch: setup.fetch,
     timeoutMs: setup.timeoutMs,
     /** The issuer that the caller named, or at which somebody has logged in before. */
     get trusted(): string | undefined {
-      return setup.issuer ?? given?.issuer ?? current?.issuer
+      return named ?? current?.issuer
     },
   }
   const request = createSafeFetch(reach)
@@ -181,11 +183,12 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
   /** The key of this process, created when it is first needed. */
   const keyOf = (): Promise<KeyBinding> =>
     (key ??= createBinding(typeof setup.dpop === 'object' ? setup.dpop : undefined))
-  /** Whether a token is of use here: without its key, a bound one is not. */
-  const isUsable = async ({ tokens }: StoredLogin): Promise<boolean> =>
-    tokens?.keyThumbprint === undefined
-      ? setup.dpop === undefined || setup.dpop === false || tokens === undefined
-      : tokens.keyThumbprint === (await keyOf()).thumbprint
+  /** Whether a token is of use here: one of another issuer than the caller named is not, nor a bound one without its key. */
+  const isUsable = async ({ issuer, tokens }: StoredLogin): Promise<boolean> => {
+    if (named !== undefined && !isSame(issuer, named)) return false
+    if (tokens?.keyThumbprint !== undefined) return tokens.keyThumbprint === (await keyOf()).thumbprint
+    return setup.dpop === undefined || setup.dpop === false || tokens === undefined
+  }
 
   const load = async (): Promise<StoredLogin | undefined> => {
     if (unsaved) return current
