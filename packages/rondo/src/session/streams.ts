@@ -148,6 +148,10 @@ export class SessionStreams {
   }
 
   #keep(stream: SessionStream): void {
+    const former = this.#streams.get(stream.name)
+    if (former === stream) return
+    // A call that comes back to this instance continues on a stream of the same name.
+    if (former) this.#drop(former)
     if (this.#streams.size >= MAX_STREAMS) this.dropEnded()
     this.#streams.set(stream.name, stream)
   }
