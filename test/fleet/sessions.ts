@@ -1,12 +1,10 @@
 /** Sessions of older clients on several instances that share a store: what changes is known to all of them. */
 
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { z } from 'zod'
-import { type OpenHandle, shareMemory, sharePostgres, shareSqlite } from '../support/fleet-stores.ts'
+import type { OpenHandle } from '../support/fleet-stores.ts'
 import type { Message, OlderClient, OpenStream } from '../support/older-client.ts'
 import { startFleet } from '../support/older-fleet.ts'
-import { describePostgres } from '../support/postgres.ts'
-import { startPostgres, type TestPostgres } from '../support/postgres-server.ts'
 import { until } from '../support/store/store-harness.ts'
 
 async function next(stream: OpenStream, method: string): Promise<Message> {
@@ -30,22 +28,8 @@ const LEASE_MS = 1_500
 
 const ping = (client: OlderClient) => client.post({ jsonrpc: '2.0', id: 99, method: 'ping' })
 
-describe('a fleet that shares a store in memory', () => describeSessions(shareMemory))
-describe('a fleet that shares a SQLite file', () => describeSessions(shareSqlite))
-
-describePostgres('a fleet that shares a PostgreSQL database', () => {
-  let server: TestPostgres
-  beforeAll(async () => {
-    server = await startPostgres({ fsync: false })
-  })
-  afterAll(() => server.stop())
-
-  describe('with LISTEN', () => describeSessions(() => sharePostgres(server)))
-  describe('by polling alone, as behind a pooler', () =>
-    describeSessions(() => sharePostgres(server, { listen: false, pollMs: 50 })))
-})
-
-function describeSessions(share: () => Promise<OpenHandle>): void {
+/** Tests of a fleet that shares a store. */
+export function describeSessions(share: () => Promise<OpenHandle>): void {
   it('J1 T26 a session that was ended on one instance is unknown to all of them, and its streams end', async () => {
     const open = await share()
     const { connect, route, instances } = await startFleet(3, () => ({ store: open() }))
@@ -618,12 +602,3 @@ function describeSessions(share: () => Promise<OpenHandle>): void {
     await instances[0]?.aborted
   })
 }
-
-it('J1 without a store, an ended session is unknown only where it ended', async () => {
-  const { connect, route } = await startFleet(2)
-  const client = await connect()
-  route(0)
-  await client.remove()
-  expect((await ping(client)).status).toBe(200)
-  expect((await ping(client)).status).toBe(404)
-})

@@ -206,3 +206,12 @@ it.each([
   expect(asked).toBe(1)
   expect(failures).toBe(-1)
 })
+
+it('J1 without a store, an ended session is unknown only where it ended', async () => {
+  const { connect, route } = await startFleet(2)
+  const client = await connect()
+  route(0)
+  await client.remove()
+  for (const status of [200, 404])
+    expect((await client.post({ jsonrpc: '2.0', id: 99, method: 'ping' })).status).toBe(status)
+})
