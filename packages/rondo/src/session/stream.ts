@@ -143,7 +143,11 @@ export class SessionStream implements Channel {
   endWith(events: readonly WholeEvent[]): void {
     if (!this.open) return
     if (this.#openedAt === undefined && this.#outlet !== undefined) this.#begin(this.#outlet)
-    for (const { id, text } of events) this.#outlet?.write(this.#log.appendWhole(id, text))
+    for (const { id, text } of events) {
+      // Kept before anything else, for a client that has lost its connection.
+      const event = this.#log.appendWhole(id, text)
+      this.#outlet?.write(event)
+    }
     this.#responded = true
     this.end()
   }

@@ -176,17 +176,17 @@ describe('the response to a POST', () => {
 
   it('begins as a stream with a heartbeat', () => {
     const { open } = start()
-    const { stream, seen } = open({ primed: false })
+    const { stream, seen } = open()
     expect(seen.text).toBe('')
     stream.beat()
     stream.beat()
-    expect(seen.text).toBe(COMMENT + COMMENT)
+    expect(seen.text).toBe(prime('1-0') + COMMENT + COMMENT)
     seen.backlog = 101
     stream.beat()
-    expect(seen.text).toBe(COMMENT + COMMENT)
+    expect(seen.text).toBe(prime('1-0') + COMMENT + COMMENT)
     seen.backlog = 100
     stream.beat()
-    expect(seen.text).toBe(COMMENT.repeat(3))
+    expect(seen.text).toBe(prime('1-0') + COMMENT.repeat(3))
   })
 
   it('is JSON for a client that reads no streams, whatever else there is to send', () => {
@@ -212,6 +212,24 @@ describe('the response to a POST', () => {
     expect(resume('q.c').isResumed).toBe(false)
     stream.endWith([{ id: 'q.c', text: 'id: q.c\n\n' }])
     expect(resume('q.c').isResumed).toBe(false)
+  })
+
+  it('ends with questions after what was sent before, for a client that has lost it too', () => {
+    const { open, resume } = start()
+    const questions = [{ id: 'q', text: 'id: q\n\n' }]
+    const talking = open()
+    talking.stream.send('1', false)
+    talking.stream.endWith(questions)
+    expect(talking.seen.text).toBe(`${prime('1-0')}${event('1-1', '1')}id: q\n\n`)
+    const lost = open()
+    lost.stream.send('1', false)
+    lost.leave()
+    lost.stream.endWith(questions)
+    expect(resume('2-1').seen).toMatchObject({ text: 'id: q\n\n', ends: 1 })
+    const silent = open({ name: () => '7', after: 3 })
+    silent.leave()
+    silent.stream.endWith(questions)
+    expect(resume('7-3').seen).toMatchObject({ text: 'id: q\n\n', ends: 1 })
   })
 
   it('T20 drops progress and logs for a client that does not read, and disconnects it for anything else', () => {
@@ -314,7 +332,7 @@ describe('a stream whose connection is lost', () => {
   })
 
   it('stream 4: is kept after its end, for a client that missed it', () => {
-    const { open, pass, resume, streams, kept } = start({ options: { resumeMs: 1_000 } })
+    const { open, openOwn, pass, resume, streams, kept, lost } = start({ options: { resumeMs: 1_000 } })
     const { stream } = open()
     stream.send('1', false)
     stream.respond('2')
@@ -324,10 +342,61 @@ describe('a stream whose connection is lost', () => {
     expect(stream.attached).toBe(false)
     pass(999)
     expect(resume('1-2')).toMatchObject({ isResumed: true, seen: { text: COMMENT, ends: 1 } })
+    const own = openOwn({ primed: false })
     pass(999)
-    expect(streams.size).toBe(1)
+    expect(streams.size).toBe(2)
     pass(1)
-    expect([streams.size, kept.bytes]).toEqual([0, 0])
+    expect([streams.size, kept.bytes, lost]).toEqual([1, 0, []])
+    expect(resume('1-2').isResumed).toBe(false)
+    expect(streams.general).toBe(own.stream)
+  })
+
+  it('stream 4: of a batch that was abandoned ends when it is resumed', () => {
+    const { open, resume } = start()
+    const { stream } = open({ responses: 2, batch: true })
+    stream.send('1', false)
+    stream.respond(undefined)
+    stream.respond(undefined)
+    expect(resume('1-1')).toMatchObject({ isResumed: true, seen: { text: COMMENT, ends: 1 } })
+  })
+
+  it('is not held by a connection that is gone before it is resumed', () => {
+    const { open, streams } = start()
+    const { stream } = open()
+    stream.send('1', false)
+    stream.respond('2')
+    const { outlet } = connect()
+    const gone: Outlet = {
+      ...outlet,
+      onGone(listener) {
+        listener()
+        return () => {}
+      },
+    }
+    expect([streams.resume('1-1', gone), stream.attached]).toEqual([true, false])
+  })
+
+  it.each([
+    ['a response', (stream: SessionStream) => stream.respond('1')],
+    ['a question', (stream: SessionStream) => stream.endWith([{ id: 'q', text: 'id: q\n\n' }])],
+    ['a message', (stream: SessionStream) => stream.send('1', false)],
+  ])('log 3: is not resumed if %s is no longer kept', (_what, send) => {
+    const { open, resume } = start({ room: 1_000 })
+    const { stream } = open({ responses: 3 })
+    send(stream)
+    if (stream.open) stream.send(JSON.stringify('x'.repeat(300_000)), false)
+    expect(resume('1-0').isResumed).toBe(!stream.open)
+  })
+
+  it('log 2: keeps a single message, however large, and the last 256 KiB of many', () => {
+    const { open, resume } = start()
+    const { stream, leave } = open()
+    stream.send('1', false)
+    leave()
+    const large = JSON.stringify('x'.repeat(300_000))
+    stream.send(large, false)
+    expect(resume('1-0').isResumed).toBe(false)
+    expect(resume('1-1').seen.text).toBe(event('1-2', large))
   })
 
   it('log 3: is not resumed if what followed is no longer kept', () => {
@@ -367,6 +436,11 @@ describe('streamMs', () => {
     expect(again.seen.ends).toBe(0)
     pass(1)
     expect(again.seen.ends).toBe(1)
+    pass(5_000)
+    pass(4_999)
+    expect(lost).toEqual([])
+    pass(1)
+    expect(lost).toEqual(['lost'])
   })
 
   it.each([
@@ -488,6 +562,7 @@ describe('the streams of a session', () => {
     all[5]?.stream.respond('2')
     all[9]?.stream.respond('2')
     expect(streams.size).toBe(64)
+    expect(resume('6-1').isResumed).toBe(true)
     talk(open())
     expect(streams.size).toBe(64)
     expect([resume('6-1').isResumed, resume('10-1').isResumed]).toEqual([false, true])

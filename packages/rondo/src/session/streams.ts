@@ -86,15 +86,15 @@ export class SessionStreams {
   /** Sends the rest of a stream after an event. Returns false if the event is unknown, or what followed is lost. */
   resume(eventId: string, outlet: Outlet): boolean {
     const place = this.#placeOf(eventId)
-    return place?.stream?.resume(outlet, place.number) ?? false
+    return place?.stream.resume(outlet, place.number) ?? false
   }
 
   /** Returns the scopes that a token needs to resume the stream of an event. */
   scopesOf(eventId: string): readonly string[] {
-    return this.#placeOf(eventId)?.stream?.scopes ?? []
+    return this.#placeOf(eventId)?.stream.scopes ?? []
   }
 
-  #placeOf(eventId: string): { stream: SessionStream | undefined; number: number } | undefined {
+  #placeOf(eventId: string): { stream: SessionStream; number: number } | undefined {
     const numbered = readEventId(eventId)
     const own = numbered && this.#streams.get(numbered.stream)
     if (own) return { stream: own, number: numbered.number }
