@@ -272,6 +272,16 @@ describe('a response', () => {
     await expect(open({ [JWKS]: answer }, { jwks: JWKS, limits }).find()).rejects.toEqual(fault(problem))
   })
 
+  it('H1 that cannot be fetched, or breaks off, has the error of the connection as its cause', async () => {
+    const refused = () => Promise.reject(new TypeError('fetch failed'))
+    for (const [answer, cause] of [
+      [refused, new TypeError('fetch failed')],
+      [broken, new Error('reset')],
+    ] as const) {
+      await expect(open({ [JWKS]: answer }, { jwks: JWKS }).find()).rejects.toMatchObject({ cause })
+    }
+  })
+
   it('H1 I3 that never comes is a fault of its own', async () => {
     const never = { [JWKS]: () => new Promise<Response>(() => {}) }
     const { find } = open(never, { jwks: JWKS, limits: { ...limits, timeoutMs: 20 } })
