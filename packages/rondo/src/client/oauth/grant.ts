@@ -299,7 +299,7 @@ export async function identify(
   }
   const { known, redirectUri, now } = registration
   const fits = known?.redirectUri === redirectUri && (known.expiresAt ?? Number.POSITIVE_INFINITY) > now
-  if (known !== undefined && fits) return known
+  if (fits) return known
   if (as.registration_endpoint === undefined) {
     throw unusable(
       `${as.issuer} does not let clients register themselves. Register one there and pass it as \`client\``,
@@ -372,9 +372,9 @@ async function lenient(response: Response): Promise<Response> {
 
 /** A client on a person's machine keeps no secret, so `none` comes first. */
 function preferredMethod(as: AuthorizationServer): string {
-  const supported = as.token_endpoint_auth_methods_supported ?? ['none']
+  const supported = as.token_endpoint_auth_methods_supported
   return (
-    ['none', 'client_secret_basic', 'client_secret_post'].find((one) => supported.includes(one)) ?? 'none'
+    ['none', 'client_secret_basic', 'client_secret_post'].find((one) => supported?.includes(one)) ?? 'none'
   )
 }
 

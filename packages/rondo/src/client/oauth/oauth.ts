@@ -187,7 +187,7 @@ function createServerLogin(server: URL, place: string, setup: Setup): ServerLogi
   const isUsable = async ({ issuer, tokens }: StoredLogin): Promise<boolean> => {
     if (named !== undefined && !isSame(issuer, named)) return false
     if (tokens?.keyThumbprint !== undefined) return tokens.keyThumbprint === (await keyOf()).thumbprint
-    return setup.dpop === undefined || setup.dpop === false || tokens === undefined
+    return setup.dpop === undefined || setup.dpop === false
   }
 
   const load = async (): Promise<StoredLogin | undefined> => {
@@ -619,7 +619,7 @@ function createSingleRun(): SingleRun {
       const stop = new AbortController()
       const run = { work: work(stop.signal), stop, waiters: 0 }
       const over = () => {
-        if (running === run) running = undefined
+        running = undefined
       }
       run.work.then(over, over)
       running = run

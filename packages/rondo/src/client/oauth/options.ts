@@ -191,7 +191,7 @@ export function loopback(options: LoopbackOptions) {
     const server = http.createServer((request, response) => {
       const url = URL.canParse(request.url ?? '', origin) ? new URL(request.url ?? '', origin) : undefined
       const own = url?.pathname === path && request.method === 'GET'
-      const fits = own && expected !== undefined && url.searchParams.get('state') === expected
+      const fits = own && url.searchParams.get('state') === expected
       const text = fits ? (url.searchParams.has('error') ? FAILED : DONE) : STRANGE
       response.writeHead(fits ? 200 : 400, {
         'Content-Type': 'text/plain; charset=utf-8',
@@ -207,7 +207,7 @@ export function loopback(options: LoopbackOptions) {
       redirectUri: `${origin}${path}`,
       async visit(link) {
         expected = link.state
-        link.signal.addEventListener('abort', () => arrived.reject(link.signal.reason), { once: true })
+        link.signal.addEventListener('abort', () => arrived.reject(link.signal.reason))
         onLink(link)
         return arrived.promise
       },
@@ -297,7 +297,7 @@ export interface TokenStore {
 
 /** The server's URL without what does not identify it: the key of its login. */
 export function canonical(server: URL): string {
-  return server.href.replace(/#.*$/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
+  return server.href.replace(/#.*/s, '').replace(/^(https?:\/\/[^/?]+)\/$/, '$1')
 }
 
 /**
