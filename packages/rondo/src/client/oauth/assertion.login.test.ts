@@ -69,6 +69,8 @@ describe('the token of a workload', () => {
       /The variable RONDO_TEST_NOWHERE has no JSON/,
     ],
     ['a function without a token', { token: () => '' }, /The function token of workload has no JSON/],
+    ['a file without a name', { file: '' }, /The file {2}cannot be read \(ENOENT\)/],
+    ['a variable without a name', { env: '' }, /The variable {2}has no JSON/],
     ['two parts', { token: () => 'a.b' }, /has no JSON Web Token/],
     ['four parts', { token: () => 'a.b.c.d' }, /has no JSON Web Token/],
     ['a blank', { token: () => 'a.b.c d' }, /has no JSON Web Token/],

@@ -65,12 +65,16 @@ export function workload(options: WorkloadOptions): AssertionGrant {
     async assertion(request) {
       const found = token
         ? await token(request)
-        : file
+        : file !== undefined
           ? await readFile(file)
           : globalThis.process?.env[env ?? '']
       const assertion = found?.trim() ?? ''
       if (COMPACT.test(assertion)) return assertion
-      const where = file ? `The file ${file}` : env ? `The variable ${env}` : 'The function token of workload'
+      const where = token
+        ? 'The function token of workload'
+        : file !== undefined
+          ? `The file ${file}`
+          : `The variable ${env}`
       throw unusable(`${where} has no JSON Web Token`)
     },
     stored: () => (token === undefined ? { kind: 'workload', file, env } : undefined),
