@@ -42,6 +42,8 @@ interface World {
   tokens?: (object | Response | Error | Promise<object>)[]
   /** The challenge to a request without a token; `undefined` if the server answers it. */
   challenge?: string | undefined
+  /** The status of that challenge. */
+  status?: number
   stored?: StoredLogin
   store?: ReturnType<typeof memoryTokenStore>
   /** Returns the redirect of a login. */
@@ -96,7 +98,10 @@ function open(options: OAuthOptions = {}, given: World = {}) {
     if (pathname === '/token') return issue(headers)
     if (pathname === '/revoke') return new Response()
     if (world.challenge === undefined) return Response.json({ jsonrpc: '2.0', id: 1, result: {} })
-    return new Response('', { status: 401, headers: { 'WWW-Authenticate': world.challenge } })
+    return new Response('', {
+      status: world.status ?? 401,
+      headers: { 'WWW-Authenticate': world.challenge },
+    })
   }
   const login: OAuthOptions['login'] = () => ({
     redirectUri: REDIRECT,
@@ -1077,6 +1082,12 @@ describe('a login without a request', () => {
       scopes: ['read'],
       tokens: { accessToken: 'access-1' },
     })
+  })
+
+  it('H4 has the scopes that the server names, even with another status than 401', async () => {
+    const { auth, stored } = open({}, { status: 403, challenge: 'Bearer scope="read"' })
+    await auth.login(SERVER)
+    expect(stored()?.scopes).toEqual(['read'])
   })
 
   it('H4 reads the metadata where the server says it is', async () => {

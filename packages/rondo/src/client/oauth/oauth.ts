@@ -601,7 +601,7 @@ async function challengesOf(server: URL, request: AuthFetch): Promise<Refusal['c
   const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'server/discover', params: {} })
   const headers = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' }
   const response = await request(server.href, { method: 'POST', headers, body })
-  return response.status === 401 ? parseChallenges(response.headers.get('www-authenticate') ?? '') : []
+  return parseChallenges(response.headers.get('www-authenticate') ?? '')
 }
 
 type SingleRun = (work: (waiting: AbortSignal) => Promise<unknown>, signal: AbortSignal) => Promise<void>
