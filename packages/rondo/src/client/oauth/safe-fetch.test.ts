@@ -1,7 +1,11 @@
 /** Requests to URLs that a server named: which are sent, what comes back, and what an error says. */
 
+import { createHook } from 'node:async_hooks'
+import { createServer as createHttpServer } from 'node:http'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { createServer as createTlsServer } from 'node:tls'
 import { AuthorizationResponseError, ResponseBodyError, WWWAuthenticateChallengeError } from 'oauth4webapi'
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { RondoError } from '../../errors.ts'
 import {
   checkUrl,
@@ -10,6 +14,7 @@ import {
   type Network,
   oauthCode,
   type SafeFetchOptions,
+  systemNetwork,
   unusable,
 } from './safe-fetch.ts'
 
@@ -263,6 +268,109 @@ describe('a name that a server names', () => {
     }
   })
 })
+
+/** Opens a server on a free port until the end of the test. */
+async function listen(server: Server): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  onTestFinished(() => void server.close())
+  return (server.address() as AddressInfo).port
+}
+
+describe('the network of this machine', () => {
+  const name = 'mcp.example.com'
+  const network = (handshakeMs?: number) => systemNetwork(handshakeMs) as Network
+
+  it('H4 sends requests to servers on this machine', async () => {
+    const http = createHttpServer((request, response) => {
+      response.writeHead(200, { Connection: 'close' }).end(request.url)
+    })
+    const origin = `http://127.0.0.1:${await listen(http)}`
+    const response = await createSafeFetch({ server: new URL(origin) })(`${origin}/token`, { method: 'POST' })
+    expect(await response.text()).toBe('/token')
+  })
+
+  it('H4 T30 is asked for the names that a server names, unless a fetch decides what can be reached', async () => {
+    let lookups = 0
+    const hook = createHook({
+      init(_id, type) {
+        if (type === 'GETADDRINFOREQWRAP') lookups += 1
+      },
+    })
+    hook.enable()
+    onTestFinished(() => void hook.disable())
+    // No name may have 64 letters without a dot, so no other machine is asked for it; and nothing is sent.
+    const url = `https://${'x'.repeat(64)}.example.com`
+    const init = { signal: AbortSignal.abort(new Error('not sent')) }
+    await expect(createSafeFetch({ server: SERVER, fetch })(url, init)).rejects.toThrow('not sent')
+    expect(lookups).toBe(0)
+    await expect(createSafeFetch({ server: SERVER })(url, init)).rejects.toThrow('not sent')
+    expect(lookups).toBe(1)
+  })
+
+  it('H4 T30 resolves names to all of their addresses', async () => {
+    expect(await network().lookup('127.0.0.1')).toEqual(['127.0.0.1'])
+    expect(await network().lookup('[::1]')).toEqual(['::1'])
+    const found = await network().lookup('localhost')
+    expect(found.length).toBeGreaterThan(0)
+    for (const one of found) expect(['127.0.0.1', '::1']).toContain(one)
+  })
+
+  it('H4 T30 holds a name where a server proves it, and tells it which name', async () => {
+    const names: string[] = []
+    const pem = (kind: string, base64: string) =>
+      `-----BEGIN ${kind}-----\n${base64}\n-----END ${kind}-----\n`
+    const server = createTlsServer({
+      key: pem('PRIVATE KEY', KEY),
+      cert: pem('CERTIFICATE', CERTIFICATE),
+      SNICallback(asked, done) {
+        names.push(asked)
+        done(null)
+      },
+    })
+    const port = await listen(server)
+    // Nobody whom this machine trusts has signed the certificate.
+    expect(await network().holds('127.0.0.1', name, port)).toBe(false)
+    vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0')
+    onTestFinished(() => void vi.unstubAllEnvs())
+    expect(await network().holds('127.0.0.1', name, port)).toBe(true)
+    expect(names).toEqual([name, name])
+  })
+
+  it('H4 T30 holds no name where a server has no certificate, or is silent, or is missing', async () => {
+    const plain = createServer((socket) => socket.end('hello').on('error', () => {}))
+    expect(await network().holds('127.0.0.1', name, await listen(plain))).toBe(false)
+    let ended = false
+    const silent = createServer((socket) => {
+      socket.resume().on('close', () => {
+        ended = true
+      })
+    })
+    const port = await listen(silent)
+    expect(await network(10).holds('127.0.0.1', name, port)).toBe(false)
+    await expect.poll(() => ended).toBe(true)
+    await new Promise((resolve) => silent.close(resolve))
+    expect(await network().holds('127.0.0.1', name, port)).toBe(false)
+  })
+
+  it.each([undefined, {}])('is unknown where the process is %j', (process) => {
+    vi.stubGlobal('process', process)
+    const found = systemNetwork()
+    vi.unstubAllGlobals()
+    expect(found).toBeUndefined()
+  })
+})
+
+/** For mcp.example.com, signed by itself, until 2126. */
+const CERTIFICATE =
+  'MIIBpzCCAU2gAwIBAgIUMUBVhLnw75BVBLkXNGmJS93vu80wCgYIKoZIzj0EAwIwGjEYMBYGA1UEAwwPbWNwLmV4YW1wbGUuY29t' +
+  'MCAXDTI2MTExOTA0NDMxMFoYDzIxMjYxMDI2MDQ0MzEwWjAaMRgwFgYDVQQDDA9tY3AuZXhhbXBsZS5jb20wWTATBgcqhkjOPQIB' +
+  'BggqhkjOPQMBBwNCAARXBi73eVSU/AAFyVxCJAuKJwXWaydBSmPzYsQ75FDZY+gWykB3aCrwvp1xLt+PAdSFO8kqReHlLjo0jNfC' +
+  'KcJRo28wbTAdBgNVHQ4EFgQU6Rx5Snd74IdNSxIL15t6kpH8WNgwHwYDVR0jBBgwFoAU6Rx5Snd74IdNSxIL15t6kpH8WNgwDwYD' +
+  'VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgg9tY3AuZXhhbXBsZS5jb20wCgYIKoZIzj0EAwIDSAAwRQIhAPEVEWEkDibYwwkJZdfU' +
+  'H08ZO4pQ9hRe8J0hVuC17ih0AiBenvEzztbzZRP+MzixMr6IAv8WAB1OSTWtX+b0/atckA=='
+const KEY =
+  'MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgP4lYW/Kjae2Uv2XQ3CUu0dsjXnAn/AY7fx1cyosJ26qhRANCAARX' +
+  'Bi73eVSU/AAFyVxCJAuKJwXWaydBSmPzYsQ75FDZY+gWykB3aCrwvp1xLt+PAdSFO8kqReHlLjo0jNfCKcJR'
 
 describe('what an authorization server refuses', () => {
   const failing = (error: unknown, secrets: (string | undefined)[] = []) =>

@@ -132,13 +132,14 @@ async function privateAddressOf(network: Network, name: string): Promise<string 
   return addresses.find((one) => !isPublic(one))
 }
 
-function systemNetwork(): Network | undefined {
+/** The network of this machine; undefined where the runtime cannot resolve names. */
+export function systemNetwork(handshakeMs: number = HANDSHAKE_MS): Network | undefined {
   const dns = globalThis.process?.getBuiltinModule?.('node:dns')
   const tls = globalThis.process?.getBuiltinModule?.('node:tls')
   if (dns === undefined || tls === undefined) return undefined
   return {
     async lookup(name) {
-      const found = await dns.promises.lookup(name.replace(/^\[|\]$/g, ''), { all: true })
+      const found = await dns.promises.lookup(name.replace(/[[\]]/g, ''), { all: true })
       return found.map(({ address }) => address)
     },
     holds: (host, servername, port) =>
@@ -147,7 +148,7 @@ function systemNetwork(): Network | undefined {
           socket.destroy()
           resolve(held)
         }
-        const socket = tls.connect({ host, servername, port, timeout: HANDSHAKE_MS }, () => end(true))
+        const socket = tls.connect({ host, servername, port, timeout: handshakeMs }, () => end(true))
         socket.on('error', () => end(false))
         socket.on('timeout', () => end(false))
       }),
