@@ -4,8 +4,9 @@ import { generateKeyPairSync } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, expect, it, onTestFinished } from 'vitest'
+import { describe, expect, it, onTestFinished, vi } from 'vitest'
 import { type EnterpriseOptions, enterprise, restoreGrant, workload } from './assertion.ts'
+import { oauth } from './oauth.ts'
 import type { AssertionRequest, LoginLink } from './options.ts'
 
 const IDP = 'https://id.company.example'
@@ -30,7 +31,7 @@ const refusal = (code: string, text: RegExp) =>
   expect.objectContaining({ code, message: expect.stringMatching(text) })
 
 describe('the token of a workload', () => {
-  const TOKEN = 'a-_1.b.c'
+  const TOKEN = 'a-_1.b-_1.c-_1'
 
   it('H7 is read each time, from a file, a variable or a function', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'workload-'))
@@ -44,6 +45,10 @@ describe('the token of a workload', () => {
     expect(await workload({ file }).assertion(asked())).toBe(TOKEN)
     await writeFile(file, 'd.e.f')
     expect(await workload({ file }).assertion(asked())).toBe('d.e.f')
+    await writeFile(file, 'd.e')
+    await expect(workload({ file }).assertion(asked())).rejects.toThrow(
+      `The file ${file} has no JSON Web Token`,
+    )
     expect(await workload({ env: 'RONDO_TEST_WORKLOAD' }).assertion(asked())).toBe(TOKEN)
     const seen: unknown[] = []
     const request = asked()
@@ -85,6 +90,32 @@ describe('the token of a workload', () => {
       expect(() => workload(options)).toThrow(/exactly one of file, env and token/)
     },
   )
+
+  it.each<[object, RegExp]>([
+    [{ files: 'a' }, /^workload has no option "files"/],
+    [{ file: 1 }, /^workload: file must be a string/],
+  ])('must not come from %j', (options, text) => {
+    expect(() => workload(options)).toThrow(text)
+  })
+
+  it.each([undefined, {}])('H7 is missing without Node, where the process is %j', async (process) => {
+    vi.stubGlobal('process', process)
+    const file = workload({ file: '/a' }).assertion(asked())
+    vi.unstubAllGlobals()
+    await expect(file).rejects.toThrow('workload({ file }) needs Node')
+  })
+
+  it('H7 is missing in a variable where there are none', async () => {
+    vi.stubGlobal('process', undefined)
+    const variable = workload({ env: 'A' }).assertion(asked())
+    vi.unstubAllGlobals()
+    await expect(variable).rejects.toEqual(refusal('PEER_AUTHORIZATION', /The variable A has no JSON/))
+  })
+
+  it('H7 is a grant of oauth', () => {
+    const client = { id: 'desk', issuer: AS }
+    expect(() => oauth({ client, grant: workload({ env: 'A' }) })).not.toThrow()
+  })
 
   it('is found again by another process, unless a function returns it', async () => {
     expect(workload({ file: '/a' }).stored?.()).toEqual({ kind: 'workload', file: '/a', env: undefined })
@@ -182,6 +213,35 @@ describe('a login at a company', () => {
     })
     expect([links.length, closed()]).toEqual([1, 1])
     expect(links[0]?.url.searchParams.get('resource')).toBeNull()
+    await grant.assertion(asked())
+    expect(sent[2]).not.toHaveProperty('scope')
+    expect(() => oauth({ client: { id: 'desk', issuer: AS }, grant })).not.toThrow()
+  })
+
+  it('H7 is not quoted, nor the secret, if the identity provider refuses it', async () => {
+    const { options } = open([])
+    const grant = enterprise({
+      ...options,
+      client: { id: 'desk-at-company', secret: 'the-secret' },
+      login: undefined,
+      idToken: () => 'an.id.token',
+      fetch: async (url, init) => {
+        if (url.includes('.well-known')) return (options.fetch ?? globalThis.fetch)(url, init)
+        const error_description = 'an.id.token of the-secret'
+        return Response.json({ error: 'invalid_request', error_description }, { status: 400 })
+      },
+    })
+    await expect(grant.assertion(asked())).rejects.toEqual(
+      refusal('PEER_AUTHORIZATION', /Could not obtain an identity assertion at .*: invalid_request: … of …$/),
+    )
+  })
+
+  it('H7 may have nothing to close', async () => {
+    const visit = async ({ state }: LoginLink) => `http://127.0.0.1:7000/callback?code=c&state=${state}`
+    const { grant } = open([idToken(600)], {
+      login: () => ({ redirectUri: 'http://127.0.0.1:7000/callback', visit }),
+    })
+    expect(await grant.assertion(asked())).toBe(JAG)
   })
 
   it.each<[string, Partial<EnterpriseOptions>, object, string]>([
@@ -261,6 +321,10 @@ describe('a login at a company', () => {
     expect(await again.assertion(asked({ attended: false, stored }))).toBe(JAG)
     expect(other.sent[0]).toMatchObject({ grant_type: 'refresh_token', refresh_token: 'r1' })
     expect(again.stored?.()).toMatchObject({ refreshToken: 'r1' })
+    // Nobody can log in there, even for a request that waits.
+    other.end()
+    const late = asked({ now: () => NOW + 600_000, stored: again.stored?.() })
+    await expect(again.assertion(late)).rejects.toEqual(refusal('PEER_LOGIN', /has ended/))
   })
 
   it.each([
@@ -303,6 +367,8 @@ describe('a login at a company', () => {
   it.each<[string, Partial<EnterpriseOptions>, RegExp]>([
     ['an issuer', { issuer: 'company' }, /needs the issuer of the identity provider/],
     ['a client', { client: { id: '' } }, /needs the issuer of the identity provider/],
+    ['a client at all', { client: undefined }, /needs the issuer of the identity provider/],
+    ['options that exist', { loggin: () => {} } as object, /^enterprise has no option "loggin"/],
     ['a login or an ID token', { login: undefined }, /needs either idToken or login/],
     ['no ID token beside a login', { idToken: () => 'a' }, /needs either idToken or login/],
   ])('needs %s', (_what, changes, text) => {

@@ -83,6 +83,12 @@ describe('an identity assertion', () => {
       /another authorization server/,
     ],
     ['without an audience', jwt({ ...GOOD, aud: undefined }), {}, /another authorization server/],
+    [
+      'without claims',
+      `${part({ typ: 'oauth-id-jag+jwt' })}.bm90IGpzb24.c2lnbmVk`,
+      {},
+      /another authorization server/,
+    ],
     ['that is no JSON Web Token', 'opaque', {}, /not of the type/],
     ['that is called an access token', jwt(GOOD), { issued_token_type: ACCESS_TOKEN }, /another token than/],
     ['that is called a bearer token', jwt(GOOD), { token_type: 'Bearer' }, /another token than/],

@@ -189,6 +189,7 @@ describe('exchange', () => {
   it.each<[string, Partial<ExchangeOptions>]>([
     ['an issuer', { issuer: 'id' }],
     ['a client', { client: { id: '' } }],
+    ['a client at all', { client: undefined }],
     ['a resource', { resources: {} }],
   ])('needs %s', (_what, changes) => {
     expect(() => open(changes)).toThrow(

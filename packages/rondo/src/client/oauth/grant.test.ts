@@ -357,7 +357,7 @@ describe('the identity of a client', () => {
     const { registration: one } = registration([])
     const client = { id: 'given', secret: 's', issuer: `${ISSUER}/` }
     expect(await identify(AS, { ...options, client }, one)).toEqual({ id: 'given', secret: 's' })
-    expect(givenClient(AS, { id: 'given' })).toEqual({ id: 'given' })
+    expect(givenClient(AS, { id: 'given' })).toStrictEqual({ id: 'given' })
     expect(() => givenClient(AS, { id: 'given', issuer: 'https://other.example' })).toThrow(
       refusal(/registered at https:\/\/other\.example, but the server uses https:\/\/id\.example\.com/),
     )
@@ -457,13 +457,34 @@ describe('the identity of a client', () => {
     })
   })
 
-  it.each<[string, Response]>([
-    ['a refusal', Response.json({ error: 'invalid_redirect_uri' }, { status: 400 })],
-    ['a list', Response.json([])],
-    ['no JSON', new Response('{')],
-  ])('H4 is missing if its registration has %s for an answer', async (_what, answer) => {
+  it('has no end that is not a time', async () => {
+    const { registration: one } = registration([
+      { client_id: 'registered', client_secret_expires_at: '1900000000' },
+    ])
+    expect(await identify(AS, options, one)).toEqual({ id: 'registered', redirectUri: REDIRECT })
+  })
+
+  it.each<[string, Response, RegExp]>([
+    [
+      'a refusal',
+      Response.json({ error: 'invalid_redirect_uri' }, { status: 400 }),
+      /Could not register the client at .*: invalid_redirect_uri$/,
+    ],
+    ['a list', Response.json([]), /Could not register the client at/],
+    ['no JSON', new Response('{', { status: 201 }), /Could not register the client at .*json/],
+  ])('H4 is missing if its registration has %s for an answer', async (_what, answer, text) => {
     const { registration: one } = registration([answer])
-    await expect(identify(AS, options, one)).rejects.toEqual(refusal(/Could not register the client at/))
+    await expect(identify(AS, options, one)).rejects.toEqual(refusal(text))
+  })
+
+  it('H4 is registered, and gets a token, at an authorization server on this machine without TLS', async () => {
+    const issuer = 'http://localhost:9000'
+    const as = { issuer, token_endpoint: `${issuer}/token`, registration_endpoint: `${issuer}/register` }
+    const { sent, registration: one } = registration([{ client_id: 'registered' }])
+    const client = await identify(as, options, one)
+    const local = open([ISSUED], { as, client })
+    await grantToClient(local.context, [])
+    expect([...sent, ...local.sent].map(({ url }) => url)).toEqual([`${issuer}/register`, `${issuer}/token`])
   })
 })
 
@@ -544,6 +565,12 @@ describe('a client proves who it is', () => {
         kid: 'k',
       })
     }
+    const { privateKey } = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, false, [
+      'sign',
+      'verify',
+    ])
+    const { form } = await send({ id: 'desk' }, {}, { id: 'desk', privateKey: { key: privateKey } })
+    expect(form.client_assertion).toMatch(/^[\w-]+\.[\w-]+\.[\w-]+$/)
     const given = { id: 'desk', privateKey: { key: 'secret' } }
     const failed = await authentication(AS, { id: 'desk' }, given).catch((error: unknown) => error)
     expect(failed).toBeInstanceOf(TypeError)

@@ -189,6 +189,7 @@ describe('the options', () => {
       { grant: 'client_credentials', client: { id: 'a' } },
       /needs a client with a secret/,
     ],
+    ['something else', { tokens: {} }, /^oauth has no option "tokens"/],
     ['metadata over http', { clientMetadataUrl: 'http://desk.example/c' }, /must be an https URL/],
     ['metadata without a path', { clientMetadataUrl: 'https://desk.example/' }, /must be an https URL/],
     [
@@ -263,6 +264,15 @@ describe('a login', () => {
     accept('access-1')
     await refuse('access-1')
     expect(stored()).toMatchObject({ user: 'alice', tokens: { accessToken: 'access-2' } })
+  })
+
+  it('names the person as the last refresh does', async () => {
+    const seconds = Math.floor(Date.now() / 1_000)
+    const claims = { iss: ISSUER, aud: 'known', sub: 'alice', iat: seconds, exp: seconds + 60, name: 'Ada' }
+    const id_token = `${part({ alg: 'RS256' })}.${part(claims)}.c2ln`
+    const { refuse, stored } = open({}, { stored: { ...LOGIN, user: 'alice' }, tokens: [{ id_token }] })
+    await refuse('old')
+    expect(stored()).toMatchObject({ user: 'Ada', tokens: { accessToken: 'access-1' } })
   })
 
   it('is read from the store once, and used as long as it is valid', async () => {
@@ -412,6 +422,12 @@ describe('the authorization server', () => {
     await refuse(undefined)
     expect(asked()).toEqual([`${issuer}/token authorization_code`])
     expect(links[0]?.issuer).toBe(issuer)
+  })
+
+  it('H4 is the one of the login if the server names others too: the login is refreshed there', async () => {
+    const { refuse, asked } = open({}, { ...several, stored: LOGIN })
+    expect(await refuse('old')).toBe(true)
+    expect(asked()).toEqual([REFRESH])
   })
 
   it('H4 T30 is no other than the one that the caller names', async () => {
@@ -567,6 +583,20 @@ describe('the scopes of a login', () => {
     )
     expect(asked()).toEqual([CODE])
   })
+
+  it('H4 begin with those of a 403 where nobody has logged in', async () => {
+    const { refuse, stored } = open()
+    expect(await refuse(undefined, more('write'))).toBe(true)
+    expect(stored()).toMatchObject({ scopes: ['write'], tokens: { accessToken: 'access-1' } })
+  })
+
+  it('H4 are asked of the caller where nobody can log in, who has not been logged out', async () => {
+    const { refuse, stored } = open({ login: undefined }, { stored: LOGIN })
+    await expect(refuse('old', more('write'))).rejects.toEqual(
+      refusal('PEER_LOGIN', /\] https:\/\/mcp\.example\.com\/mcp requires a login with the scope write$/),
+    )
+    expect(stored()).toEqual(LOGIN)
+  })
 })
 
 describe('T31 a refresh', () => {
@@ -657,6 +687,15 @@ describe('T31 a refresh', () => {
     await refuse('access-1')
     expect((await credential())?.token).toBe('theirs')
     expect(asked()).toEqual([REFRESH])
+  })
+
+  it('is not sent for a login that another process has ended: somebody logs in again', async () => {
+    const { credential, refuse, store, asked } = open({}, { stored: LOGIN })
+    await credential()
+    await store.remove(SERVER)
+    expect(await refuse('old')).toBe(true)
+    expect(asked()).toEqual([CODE])
+    expect((await credential())?.token).toBe('access-1')
   })
 
   it('R11 is not lost if the store fails', async () => {
@@ -817,6 +856,17 @@ describe('a token that is bound to a key', () => {
     expect((await credential())?.token).toBe(isUsed ? 'old' : undefined)
   })
 
+  it('H5 that replaces another is for the same client and the same scopes', async () => {
+    const { refuse, stored, places } = open({ dpop: true }, { ...BINDS, stored: LOGIN })
+    await refuse(undefined, { challenges: [bearer({ scope: 'write' })] })
+    expect(stored()).toMatchObject({
+      client: { id: 'known' },
+      scopes: ['read', 'write'],
+      tokens: { accessToken: 'access-1', keyThumbprint: expect.any(String) },
+    })
+    expect(places().filter((one) => one.endsWith('/register'))).toEqual([])
+  })
+
   it('H5 is presented with the nonce of the response before it', async () => {
     const { refuse, accept, credential } = open({ dpop: true }, BINDS)
     accept('none', 'too early')
@@ -842,6 +892,10 @@ describe('a token that is bound to a key', () => {
     expect(await refuse(await credential(), asksForNonce)).toBe(true)
     expect(sent).toHaveLength(before)
     expect(proofOf(await credential())).toMatchObject({ nonce: 'wanted' })
+    const challenges = [bearer(), ...asksForNonce.challenges]
+    expect(await refuse(await credential(), { challenges, nonce: 'other' })).toBe(true)
+    expect(sent).toHaveLength(before)
+    expect(proofOf(await credential())).toMatchObject({ nonce: 'other' })
   })
 
   it.each<[string, Partial<Refusal>]>([
@@ -863,7 +917,9 @@ describe('a token that is bound to a key', () => {
     const bound = open({ dpop: true }, { ...BINDS, stored: LOGIN })
     await bound.refuse(undefined, asksForNonce)
     expect(bound.asked()).toEqual([CODE])
+    await bound.auth.logout(SERVER)
     await bound.refuse(undefined, asksForNonce)
+    expect(bound.asked()).toEqual([CODE, CODE])
     const plain = open({}, { ...BINDS, stored: LOGIN })
     await plain.refuse('old', asksForNonce)
     expect(plain.asked()).toEqual([REFRESH])
@@ -923,6 +979,19 @@ describe('a client that acts for itself', () => {
     const person = open({ login: undefined }, { stored: { ...login, grant: undefined } })
     await expect(person.refuse('old')).rejects.toEqual(refusal('PEER_LOGIN', /requires a login/))
     expect(person.asked()).toEqual([])
+  })
+
+  it('H4 obtains more scopes in another process that has only the store', async () => {
+    const { refuse, asked, stored } = open(
+      { login: undefined },
+      {
+        stored: { ...LOGIN, client: { id: 'robot', secret: 'the-secret' }, grant: 'client_credentials' },
+        tokens: [noRefresh],
+      },
+    )
+    expect(await refuse('old', more('write'))).toBe(true)
+    expect(asked()).toEqual([CLIENT])
+    expect(stored()).toMatchObject({ grant: 'client_credentials', scopes: ['read', 'write'] })
   })
 
   it('H4 needs nobody to log in, even where somebody could', async () => {
@@ -1038,6 +1107,19 @@ describe('an assertion', () => {
     expect(first.asked).toHaveLength(1)
     expect(fresh.stored()).toBeUndefined()
   })
+
+  it.each([undefined, () => undefined])(
+    'R11 that fails leaves the login of the store as it is, if nothing new is to be stored',
+    async (kept) => {
+      const { options, state } = vouch()
+      state.failure = new RondoError('PEER_UNREACHABLE', 'away')
+      const stored: StoredLogin = { ...LOGIN, grant: { kind: 'workload', env: 'A' } }
+      const grant = { ...options.grant, stored: kept }
+      const { refuse, stored: now } = open({ ...options, grant }, { stored })
+      await expect(refuse('old', more('write'))).rejects.toThrow('away')
+      expect(now()).toStrictEqual(stored)
+    },
+  )
 
   it('H7 comes from the store in another process, unless somebody can log in there', async () => {
     process.env.RONDO_TEST_OAUTH = 'a.b.c'
@@ -1179,6 +1261,9 @@ describe('a token that the server should refuse', () => {
     const granted = tokenFor({ ...secretive, tokens })
     await granted.tokenFor({ scope: 'least' })
     expect(granted.forms()[0]).toMatchObject({ scope: 'own' })
+    const ended = tokenFor({ ...secretive, tokens: undefined })
+    await ended.tokenFor({ scope: 'least' })
+    expect(ended.forms()[0]).toMatchObject({ scope: 'read' })
   })
 
   it.each<[string, StoredLogin | undefined, RegExp]>([

@@ -67,6 +67,7 @@ describe('a stored login', () => {
     ['with granted scopes in text', { ...LOGIN, tokens: { accessToken: 'a', granted: 'a' } }],
     ['with another grant', { ...LOGIN, grant: 'password' }],
     ['with a grant that is a number', { ...LOGIN, grant: 1 }],
+    ['with a grant that is null', { ...LOGIN, grant: null }],
     ['with a grant of another kind', { ...LOGIN, grant: { ...ENTERPRISE, kind: 'other' } }],
     ['with a workload whose file is a number', { ...LOGIN, grant: { kind: 'workload', file: 1 } }],
     ['with a workload whose variable is a number', { ...LOGIN, grant: { kind: 'workload', env: 1 } }],
@@ -85,6 +86,10 @@ describe('a stored login', () => {
     ['https://mcp.example.com/mcp#a', 'https://mcp.example.com/mcp'],
     ['https://mcp.example.com/?a=/', 'https://mcp.example.com/?a=/'],
     ['https://MCP.example.com/#a#b', 'https://mcp.example.com'],
+    [
+      'https://mcp.example.com/mcp?of=https://a.example/',
+      'https://mcp.example.com/mcp?of=https://a.example/',
+    ],
   ])('H4 T30 of %s is that of %s', (url, key) => {
     expect(canonical(new URL(url))).toBe(key)
   })
@@ -128,5 +133,28 @@ describe('a store in memory', () => {
     await settled()
     for (const open of gates.splice(0)) open()
     expect(await three).toBe('later')
+  })
+
+  it('T31 runs work in order that comes while other work is waiting', async () => {
+    const store = memoryTokenStore()
+    const running = new Set<string>()
+    let most = 0
+    const gates: (() => void)[] = []
+    const work = (name: string) => async () => {
+      most = Math.max(most, running.add(name).size)
+      await new Promise<void>((resolve) => gates.push(resolve))
+      running.delete(name)
+    }
+    const settled = () => new Promise((resolve) => setImmediate(resolve))
+    const all = ['one', 'two'].map((name) => store.exclusively?.('a', work(name)))
+    await settled()
+    for (let at = 0; at < 3; at += 1) {
+      gates.shift()?.()
+      await settled()
+      if (at === 0) all.push(store.exclusively?.('a', work('three')))
+      await settled()
+    }
+    await Promise.all(all)
+    expect(most).toBe(1)
   })
 })
