@@ -629,6 +629,33 @@ describe('undo of a task', () => {
   })
 })
 
+describe('undo after a run that ended early', () => {
+  it('M1 R9 begins with the last effect, although the journal was full before the run reached it', async () => {
+    const { bench, reserved, calls } = hotel(
+      (server, book) =>
+        server.tool('trip', {}, async (_args, ctx) => {
+          const rooms = async () => {
+            await book(ctx, 'one')
+            await book(ctx, 'two')
+          }
+          await Promise.all([rooms(), ctx.confirm('a', 'Breakfast?'), ctx.confirm('b', 'Dinner?')])
+          return 'Booked.'
+        }),
+      { limits: { maxEntries: 3 } },
+    )
+    const running = bench.tool('trip')
+    await running.next()
+    await running.next()
+    expect(reserved.size).toBe(2)
+    expect(await running.next({ a: { confirm: true }, b: { confirm: true } })).toMatchObject({
+      kind: 'error',
+    })
+    await bench.advance('1 min')
+    expect(calls.slice(2)).toEqual(['release two yes two', 'release one yes one'])
+    expect(reserved.size).toBe(0)
+  })
+})
+
 describe('undo after the program has changed', () => {
   /** The first release reserves two rooms; the second knows only the first of them. */
   const changing = (mode: (typeof MODES)[number], options: Partial<ServerOptions> = {}) => {
@@ -656,15 +683,15 @@ describe('undo after the program has changed', () => {
     // A new effect while "two" is recorded and not reached: REPLAY_DIVERGED.
     const ended = await running.next({ ok: { confirm: true } })
     expect((ended as { text: string }).text).toMatch(
-      /^\[REPLAY_DIVERGED\].*\nUndone: one\. Not undone yet: two\. The server tries again\.$/,
+      /^\[REPLAY_DIVERGED\].*\nNot undone yet: two, one\. The server tries again\.$/,
     )
     await bench.advance(1)
     expect([...reserved.values()]).toEqual(['two'])
     await expect
       .poll(() => bench.events.filter(({ event, level }) => event === 'undo' && level === 'error').at(-1))
       .toMatchObject({ failed: ['two'] })
-    const failed = bench.events.filter(({ event }) => event === 'undo')
-    expect(failed[0]).toMatchObject({ undone: ['one'], failed: ['two'] })
+    const worker = bench.events.filter(({ event }) => event === 'undo')
+    expect(worker[0]).toMatchObject({ undone: ['one'], failed: ['two'] })
   })
 
   it('M1 undoes the rest when an operator retries the alarm with a release that reaches it', async () => {
