@@ -178,6 +178,13 @@ export const CONTROLS: readonly Control[] = [
     to: 'of [...run.record.begun()]',
   },
   {
+    name: 'undo-what-was-reached',
+    breaks: 'The last effect is undone first, even if the journal was full before the run reached it.',
+    file: 'carry/undo.ts',
+    from: 'if (undoes.length < left.length) {',
+    to: 'if (undoes.length < 0) {',
+  },
+  {
     name: 'undo-without-alarm',
     breaks: 'A call whose client is gone is undone when it expires.',
     file: 'carry/undo.ts',

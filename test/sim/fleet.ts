@@ -116,7 +116,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         },
       },
       log: 'off',
-      limits: { maxRounds: 200, maxMoves: 50, flowTtlMs: FLOW_MS },
+      limits: { maxRounds: 200, maxMoves: 50, maxEntries: plan.maxEntries, flowTtlMs: FLOW_MS },
       tasks: { ttlMs: FLOW_MS },
       store: connect(process),
       sessions: hasOlder && {},

@@ -187,6 +187,7 @@ const RECORDED_MS = 60_000
 /** How a call ends that a new release cannot continue, and one whose state counts no more. */
 const CHANGED = 'This tool changed while the call was open. Start the call again'
 const REFUSED = 'Invalid or expired requestState'
+const FULL = 'This call takes more steps than the server allows'
 /** An undo waits for an effect that is running until this long after the end of its call. */
 const AWAITED_MS = 30_000
 /** Nodes whose parts run side by side. */
@@ -538,14 +539,19 @@ export function createJudge(world: World, plan: Plan): Judge {
           ({ kind }) => kind === 'kill' || kind === 'freeze' || kind === 'crash',
         ).length
         if (why === 'The task could not be finished' && deaths >= 5) return
-        // The reply of a run that was stopped is lost, its effects are undone, and the same request again takes another course.
-        const isUndone = call.undoes && (runs.get(call.id) ?? []).some((run) => run.digest?.startsWith('!'))
+        // The reply of a run that was stopped, or whose journal was full, is lost, its effects are undone, and the same request
+        // again takes another course.
+        const mayStop =
+          plan.maxEntries !== undefined ||
+          (runs.get(call.id) ?? []).some(({ digest }) => digest?.startsWith('!'))
+        const isUndone = call.undoes && mayStop
         // An operator has failed it; or its effects were undone before it was retried, so it cannot end well.
         if (operated.has(call.id) && (why === FAILED || (why === REFUSED && call.undoes))) return
         const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
           isAway || (why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone))
-        check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
+        const isFull = why.includes(FULL) && plan.maxEntries !== undefined
+        check('ends well', isRight || isFull, () => `${call.id}${branch} ends with ${why}`)
         return
       }
       const [id, digest] = String(block?.text).split(' ')

@@ -74,6 +74,8 @@ export interface Plan {
   readonly calls: readonly CallPlan[]
   readonly faults: readonly Fault[]
   readonly noise: Noise
+  /** The entries after which a journal is full, if that happens. */
+  readonly maxEntries?: number
 }
 
 const HABITS: readonly Habit[] = [
@@ -109,10 +111,13 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
   )
   const calls = [...newer, ...planOlder(seed, without)]
   const faults = generateFaults(seed, tool === 'alone')
+  const entries = createDice(`${seed} entries`)
+  const maxEntries = entries.chance(0.06) && has('full') ? entries.int(2, 9) : undefined
   return {
     seed,
     instances,
     noise,
+    maxEntries,
     faults: faults.filter(({ id }) => has(id)),
     calls: calls.filter(({ id }) => has(id)),
   }
@@ -192,7 +197,7 @@ function planCall(
 }
 
 /** The names of everything in a plan that can be left out, the largest parts first. */
-export function partsOf({ calls, faults, noise }: Plan): string[] {
+export function partsOf({ calls, faults, noise, maxEntries }: Plan): string[] {
   return [
     ...calls.map(({ id }) => id),
     ...faults.map(({ id }) => id),
@@ -201,6 +206,7 @@ export function partsOf({ calls, faults, noise }: Plan): string[] {
     ...(noise.slow ? ['slow'] : []),
     ...(noise.storeFails ? ['store-fails'] : []),
     ...(noise.skew ? ['skew'] : []),
+    ...(maxEntries === undefined ? [] : ['full']),
     ...calls.flatMap(({ id, habits }) => [...habits].map((habit) => `${id}:${habit}`)),
     ...calls.flatMap(({ id, operator }) => (operator ? [`${id}:operator`] : [])),
     ...calls.flatMap(({ releases }) => [
