@@ -136,10 +136,11 @@ describe('an effect that can be undone', () => {
     expect(await host.store?.alarms?.ended(id)).toBe('cancelled')
   })
 
-  it('M1 keeps of the steps of a process that died only what is undone', async () => {
-    await write({ journal: journalOf({ entries: [entry('other', { kind: 'step' }), undone('room')] }) })
-    await keep({})
-    expect((await read())?.journal.entries.map(({ key }) => key)).toEqual(['room.undo'])
+  it('M1 keeps the steps of the process that took the call over, if an effect of the other one ends late', async () => {
+    const step = entry('price', { kind: 'step' })
+    await write({ journal: journalOf({ begun: begun('room', 'car'), entries: [step, entry('car')] }) })
+    await keep({ entries: [entry('room')] }, 'outcome')
+    expect((await read())?.journal.entries.map(({ key }) => key)).toEqual(['room', 'price', 'car'])
   })
 
   it('M1 does not begin under another key than the one under which it may have run', async () => {

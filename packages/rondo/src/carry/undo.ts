@@ -148,8 +148,9 @@ export async function changeGuard(
 }
 
 /**
- * What one writer knows, with what the record knows besides: a process that died may have recorded more. An effect that began under
- * another key stays as it is, because that is what has to be undone.
+ * What one writer knows, with what the record knows besides: a process that died, or that has taken the call over, may have recorded
+ * more, and the alarm reaches its effects only with every result before them. An effect that began under another key stays as it is,
+ * because that is what has to be undone.
  */
 function merge(mine: Journal, current: Journal | undefined): Journal {
   if (!current) return mine
@@ -157,8 +158,7 @@ function merge(mine: Journal, current: Journal | undefined): Journal {
   const begun = (mine.begun ?? []).map((effect) => before.get(effect.key) ?? effect)
   for (const effect of before.values()) if (!begun.includes(effect)) begun.push(effect)
   const known = new Set(mine.entries.map(({ key }) => key))
-  const names = new Set(begun.flatMap(({ key }) => [key, undoName(key)]))
-  const more = current.entries.filter(({ key }) => names.has(key) && !known.has(key))
+  const more = current.entries.filter(({ key }) => !known.has(key))
   return { ...mine, begun, entries: [...mine.entries, ...more] }
 }
 
