@@ -3,7 +3,7 @@
  * order, the effect keys and the undo keys are the same everywhere (R10).
  */
 
-import { createServer, type Server, type ServerOptions, ToolError } from 'rondo'
+import { type Context, createServer, type Server, type ServerOptions, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
 import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -198,7 +198,9 @@ describe.each(CARRIERS)('effects that can be undone under %s', (_name, run) => {
 
 describe('a round with an effect that can be undone comes again, because its reply was lost', () => {
   /** Calls a single-use tool with a store that loses the last reply and removes no record, and sends the last request again. */
-  async function callTwice(ends: () => unknown): Promise<{ replies: unknown[]; happened: string[] }> {
+  async function callTwice(
+    ends: (ctx: Context) => unknown,
+  ): Promise<{ replies: unknown[]; happened: string[] }> {
     const happened: string[] = []
     const memory = createMemoryStore()
     let isLost = false
@@ -227,7 +229,7 @@ describe('a round with an effect that can be undone comes again, because its rep
       const undo = () => void happened.push('release')
       await ctx.effect('room', () => void happened.push('reserve'), { undo })
       happened.push('end')
-      return ends() as string
+      return (await ends(ctx)) as string
     })
     const replies: unknown[] = []
     let params: Record<string, unknown> = { name: 'trip', arguments: {} }
@@ -258,6 +260,15 @@ describe('a round with an effect that can be undone comes again, because its rep
   it('M1 a success: it ends well again, also if its record could not be removed', async () => {
     const { replies, happened } = await callTwice(() => 'Booked.')
     expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Booked.' }] }])
-    expect(happened).toEqual(['reserve', 'end', 'reserve', 'end'])
+    expect(happened).toEqual(['reserve', 'end', 'end'])
+  })
+
+  it('M1 R7 a success after ctx.undo(): it ends well again, and nothing is reserved again', async () => {
+    const { replies, happened } = await callTwice(async (ctx) => {
+      await ctx.undo()
+      return 'Released.'
+    })
+    expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Released.' }] }])
+    expect(happened).toEqual(['reserve', 'end', 'release', 'end'])
   })
 })

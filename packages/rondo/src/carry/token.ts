@@ -40,7 +40,7 @@ import {
   unspill,
   warnSize,
 } from './task/begin.ts'
-import { undoGone } from './undo.ts'
+import { undoGone, withRecorded } from './undo.ts'
 
 /** The client holds the sealed state, and nothing is stored. */
 export const sealedStates: StateCarrier = {
@@ -80,7 +80,9 @@ export async function runOpened(opened: Round, carrier: Carrier<never, Reply>): 
     const round = opened.beginning.journal.spilled === undefined ? opened : await unspill(opened)
     const isSingle = target.once || round.beginning.journal.lineage !== undefined
     if (!isSingle || !host.store) return await runOnce(carrier, round)
-    return await replyOnce(host, host.store.once, call, round.beginning, () => runOnce(carrier, round))
+    const { beginning } = round
+    const run = async () => runOnce(carrier, { ...round, beginning: await withRecorded(host, beginning) })
+    return await replyOnce(host, host.store.once, call, beginning, run)
   } catch (error) {
     recordPlace(error, placeOf(opened))
     throw error

@@ -81,9 +81,14 @@ describe('the alarm of a call', () => {
 
 describe('the record of a call whose handler has returned a result', () => {
   /** Returns the phase of the record. */
-  async function endWell(line: Partial<Line>, more: Partial<Round> = {}): Promise<string | undefined> {
+  async function endWell(
+    line: Partial<Line>,
+    more: Partial<Round> = {},
+    entries: Journal['entries'] = [],
+  ): Promise<string | undefined> {
     await changeGuard(host, guard(), DAY, () => ({ phase: 'open', journal }))
-    const ran = { ending: { kind: 'returned', value: { content: [] } }, journal, undoable: [] }
+    const value = { content: [] }
+    const ran = { ending: { kind: 'returned', value }, journal: { ...journal, entries }, undoable: [] }
     const round = roundOf({ ...more, line: line as Line })
     const report = await undoAfter(round, {} as ReplayInput, ran as unknown as UndoneReport)
     expect(report).toMatchObject(ran)
@@ -94,6 +99,11 @@ describe('the record of a call whose handler has returned a result', () => {
     expect(await endWell({ closed: false })).toBeUndefined()
     expect(await endWell({ closed: true })).toBeUndefined()
     expect(await endWell({ closed: false, left: false, isTaken: async () => false })).toBeUndefined()
+  })
+
+  it('M1 R7 stays if the handler has undone its effects: the round comes again if its reply is lost', async () => {
+    const entries = [{ kind: 'undo', key: 'room.undo', at: START } as const]
+    expect(await endWell({ closed: false }, {}, entries)).toBe('ended')
   })
 
   it('M1 is closed by the worker that holds the task, and by none that has lost it', async () => {

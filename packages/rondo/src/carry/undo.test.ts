@@ -26,6 +26,7 @@ import {
   readGuard,
   undoGone,
   undoingIn,
+  withRecorded,
   withUndo,
 } from './undo.ts'
 
@@ -223,6 +224,49 @@ describe('an effect that can be undone', () => {
     expect(undoingIn(roundOf({ call: { ...call, method: 'prompts/get' } }), true)).toHaveProperty('missing')
     expect(undoingIn(roundOf(), false)).toMatchObject({ isLinear: false })
     expect(undoingIn(roundOf(), true)).toMatchObject({ isLinear: true })
+  })
+})
+
+describe('a round that comes again', () => {
+  const { beginning } = roundOf()
+  const entries = async (more: Partial<Journal> = {}, asked = {}) => {
+    const { journal } = await withRecorded(host, { ...beginning, asked, journal: journalOf(more) })
+    return journal.entries.map(({ key }) => key)
+  }
+  const answer = { kind: 'confirm', key: 'sure', at: START, question: 'digest', answer: {} } as const
+
+  it.each<[GuardRecord['phase'], boolean]>([
+    ['open', true],
+    ['ended', true],
+    ['undoing', false],
+    ['undone', false],
+  ])(
+    'M1 R7 of a call that is %s: continues from what its last run recorded: %s',
+    async (phase, continues) => {
+      await write({
+        phase,
+        journal: journalOf({ begun: begun('room', 'car'), entries: [entry('car'), answer] }),
+      })
+      expect(await entries({ entries: [entry('room')] })).toEqual(
+        continues ? ['room', 'car', 'sure'] : ['room'],
+      )
+      const { journal } = await withRecorded(host, beginning)
+      expect(journal.begun).toEqual(continues ? begun('room', 'car') : begun('room'))
+    },
+  )
+
+  it('M1 R3 asks a question again that was reworded since, and no other', async () => {
+    await write({ journal: journalOf({ entries: [answer] }) })
+    expect(await entries({}, { sure: 'digest' })).toEqual(['sure'])
+    expect(await entries({}, { sure: 'other' })).toEqual([])
+  })
+
+  it('M1 reads no record of a call without effects that can be undone, nor without a store for it', async () => {
+    await write({ journal: journalOf({ entries: [entry('room')] }) })
+    expect(await entries({ lineage: undefined })).toEqual([])
+    const others = [{ store: undefined }, { store: { ...host.store, records: undefined } }]
+    for (const other of others)
+      expect(await withRecorded({ ...host, ...other } as unknown as OpenHost, beginning)).toBe(beginning)
   })
 })
 

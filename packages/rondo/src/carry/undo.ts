@@ -19,7 +19,7 @@
  */
 
 import { detailOf, RondoError } from '../errors.ts'
-import type { Journal, WorkEntry } from '../journal/journal.ts'
+import type { Entry, Journal, WorkEntry } from '../journal/journal.ts'
 import { narrowJournal } from '../journal/journal.ts'
 import { isRecord } from '../lib/json.ts'
 import type { Reply } from '../protocol/reply.ts'
@@ -33,7 +33,7 @@ import type { RecordStore } from '../store/store.ts'
 import { createTaskId, isOpen, type TaskOwner } from '../store/task-engine.ts'
 import { isTaskCreated } from '../tool/forward.ts'
 import { isInputRequired } from '../tool/target.ts'
-import { pauseManually, placeOf, type Round, subjectOf } from './carrier.ts'
+import { type Beginning, pauseManually, placeOf, type Round, subjectOf } from './carrier.ts'
 import type { FlowHost, TaskHost } from './host.ts'
 import { sealPiece, type TaskPlan } from './task/journal.ts'
 
@@ -177,6 +177,24 @@ function refuseRerun({ begun = [], rerun }: Journal, { begun: before = [] }: Jou
 const given = (): RondoError =>
   new RondoError('STATE_INVALID', 'This call has expired or was cancelled, and its effects are being undone')
 
+/**
+ * The beginning of a round with what an earlier run of it has recorded: that run failed, or its reply was lost. An effect that
+ * has ended, and may have been undone since, does not begin again.
+ */
+export async function withRecorded(host: FlowHost, beginning: Beginning): Promise<Beginning> {
+  const { journal, asked } = beginning
+  if (journal.lineage === undefined || !host.store?.records) return beginning
+  await host.keys.ready()
+  const known = await readGuard(host, guardOf(host, journal.seed, journal.lineage))
+  // A call that a worker undoes does not continue.
+  if (known?.phase !== 'open' && known?.phase !== 'ended') return beginning
+  // A question that was reworded since is open again.
+  const isOpenAgain = (entry: Entry): boolean =>
+    'question' in entry && Object.hasOwn(asked, entry.key) && asked[entry.key] !== entry.question
+  const entries = known.journal.entries.filter((entry) => !isOpenAgain(entry))
+  return { ...beginning, journal: merge(journal, { ...known.journal, entries }) }
+}
+
 /** The part of a round that keeps effects which can be undone. `isLinear`: a state of this call counts once. */
 export function undoingIn(round: Round, isLinear: boolean): ReplayInput['undoing'] {
   const { host, call, beginning } = round
@@ -297,7 +315,7 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)
   const left = leftToUndo(journal)
   const tried = journal.entries.some((entry) => entry.kind === 'undo')
-  if (how === 'well' && !(tried && left.length > 0)) return endWell(round, guard, ttlMs, report)
+  if (how === 'well' && !(tried && left.length > 0)) return endWell(round, guard, ttlMs, report, tried)
   const kept = await changeGuard(host, guard, ttlMs, (now) => {
     if (now?.phase === 'ended' || now?.phase === 'undone') return undefined
     const merged = merge(journal, now?.journal)
@@ -362,23 +380,32 @@ function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
 
 const refuse = (report: RunReport): RunReport => ({ ...report, ending: { kind: 'refused', error: given() } })
 
-/** Closes the record. The call cannot end well if a worker has begun to undo it. */
-async function endWell(round: Round, guard: Guard, ttlMs: number, report: RunReport): Promise<RunReport> {
+/** Closes the record. The call cannot end well if a worker has begun to undo it. `tried`: its handler has undone effects. */
+async function endWell(
+  round: Round,
+  guard: Guard,
+  ttlMs: number,
+  report: RunReport,
+  tried: boolean,
+): Promise<RunReport> {
   const { host } = round
   const now = await changeGuard(host, guard, ttlMs, (current) =>
     current?.phase === 'open' ? { ...current, phase: 'ended' } : undefined,
   )
   if (now?.phase === 'undoing' || now?.phase === 'undone') return refuse(report)
   // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
-  if (!round.row) await dismiss(host, guard)
+  if (!round.row) await dismiss(host, guard, tried)
   return report
 }
 
-/** Removes what is left of a call in rounds that ended well. What remains after a crash expires. */
-async function dismiss(host: FlowHost, guard: Guard): Promise<void> {
+/**
+ * Removes what is left of a call in rounds that ended well. What remains after a crash expires, as does the record of effects that
+ * were undone: if the reply is lost, the round comes again, and must not begin them.
+ */
+async function dismiss(host: FlowHost, guard: Guard, tried: boolean): Promise<void> {
   try {
     await host.tasks?.engine.cancel(guard.alarm, guard.owner)
-    await removeGuard(host, guard)
+    if (!tried) await removeGuard(host, guard)
   } catch (error) {
     host.log({ event: 'warning', message: 'The record of an undo could not be removed; it expires', error })
   }

@@ -201,7 +201,7 @@ export interface Sleeping {
   skip?(ms: number): void
 }
 
-/** Why a journal is kept: an effect is about to begin, it has an outcome, or an undo has one. */
+/** Why a journal is kept: an effect is about to begin, it has an outcome, or an undo is about to begin or has one. */
 export type UndoNews = 'intent' | 'outcome' | 'undo'
 
 /** Keeps effects that can be undone where a worker finds them if their call never ends. */

@@ -285,6 +285,20 @@ describe('ctx.undo', () => {
     expect(trip.undone).toHaveLength(4)
   })
 
+  it('undo 5: keeps what the handler knows before the first undo begins', async () => {
+    const seen: (readonly string[] | undefined)[] = []
+    const undo = (): void => void seen.push(trip.kept.at(-1)?.entries)
+    const trip = createTrip(async (ctx, book) => {
+      await book(ctx, 'flight', { undo })
+      await book(ctx, 'hotel', { undo })
+      await ctx.step('price', () => 100)
+      return ctx.undo()
+    })
+    await trip.round()
+    const known = ['flight', 'hotel', 'price']
+    expect(seen).toEqual([known, [...known, 'hotel.undo']])
+  })
+
   it('undoes nothing in a call without effects, which needs no store', async () => {
     const trip = createTrip((ctx) => ctx.undo())
     expect(returned(await trip.round(undefined, { undoing: undefined }))).toEqual({ undone: [], failed: [] })
@@ -323,7 +337,10 @@ describe('ctx.undo', () => {
     const report = await trip.round()
     expect(returned(report)).toEqual({ undone: ['flight'], failed: ['hotel'] })
     // The carrier keeps what was undone; an undo that failed is left to a worker.
-    expect(trip.kept.filter(({ news }) => news === 'undo')).toHaveLength(1)
+    const ended = trip.kept.filter(
+      ({ news, entries }) => news === 'undo' && entries.at(-1)?.endsWith('.undo'),
+    )
+    expect(ended.map(({ entries }) => entries.at(-1))).toEqual(['flight.undo'])
     expect(attempts).toBe(4)
     expect(trip.flow.clock.now - began).toBe(7_000)
     attempts = 0

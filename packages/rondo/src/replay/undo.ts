@@ -5,6 +5,7 @@
  * undo 2: Undo functions run one after the other, in reverse order of the beginning of their effects.
  * undo 3: Each has a key of its own, derived from the key of its effect: the same in every attempt and under every carrier.
  * undo 4: The outcome is recorded, and a replay does not undo again. An undo that failed is left to a worker.
+ * undo 5: What the handler knows when it calls `ctx.undo()` is durable first: if its run is lost, the next one undoes the same.
  *
  * The functions are found by running the handler: a run collects those of the effects that it reaches.
  */
@@ -110,9 +111,11 @@ export async function undoEach(run: RunState, undoables: readonly Undoable[]): P
         }),
       )
     }
+    const keep = (journal: Journal): Promise<void> => undoing.keep(journal, 'undo')
+    const isFirst = undone.length + failed.length === 0
+    const before = isFirst && !run.undoes ? () => keep(run.record.toJournal()) : undefined
     try {
-      const keep = (journal: Journal): Promise<void> => undoing.keep(journal, 'undo')
-      await work(run, 'undo', undoName(key), act, { retry: undoing.retry ?? RETRY, keep })
+      await work(run, 'undo', undoName(key), act, { retry: undoing.retry ?? RETRY, before, keep })
       undone.push(key)
     } catch {
       failed.push(key)

@@ -251,6 +251,25 @@ describe('a call that runs, on two instances', () => {
     expect(happened).toEqual(['room'])
   })
 
+  it('J1 M1 R7 begins no effect again that its handler has undone, if another instance continues it', async () => {
+    const { wrap, freeze } = freezer()
+    let runs = 0
+    const go = async (ctx: Context): Promise<unknown> => {
+      await ctx.effect('car', () => void happened.push('car'), { undo: () => void happened.push('undo car') })
+      await ctx.undo()
+      runs += 1
+      return runs === 1 ? once(ctx.signal, 'abort') : undefined
+    }
+    const options = { tasks: { leaseMs: 500 } }
+    const { client, question, happened, choose, resume } = await start({ options, stores: [wrap, same], go })
+    await client.respond(question.id, YES)
+    await expect.poll(() => runs).toBe(1)
+    freeze()
+    choose(1)
+    expect(await next(await resume())).toMatchObject(BOOKED)
+    expect(happened).toEqual(['room', 'car', 'undo car', 'undo'])
+  })
+
   it('J1 M1 R7 is not undone by the instance that fails before it learns that it lost it to another', async () => {
     const { wrap, freeze } = freezer()
     let runs = 0

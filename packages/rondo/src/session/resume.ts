@@ -12,6 +12,7 @@ import type { FlowHost } from '../carry/host.ts'
 import { limitAt } from '../carry/push.ts'
 import { type Need, withNeed } from '../carry/scope.ts'
 import { nextRound } from '../carry/token.ts'
+import { withRecorded } from '../carry/undo.ts'
 import { RondoError } from '../errors.ts'
 import { weighJson } from '../lib/json.ts'
 import type { FlowCall, FlowMethod, Principal, TaskCall } from '../protocol/call.ts'
@@ -250,7 +251,7 @@ async function run(
   // Otherwise it waits for answers first.
   if (!isAsked) await line.ready?.()
   const from = {
-    beginning,
+    beginning: await withRecorded(host, beginning),
     answers: undefined,
     progress: record.progress,
     pending: isAsked ? pending : undefined,
