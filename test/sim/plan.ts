@@ -103,7 +103,7 @@ export function createPlan(seed: number, without: ReadonlySet<string> = new Set(
   const instances = dice.int(1, 3)
   // Some schedules have calls of one kind only, so that its faults meet often.
   const picked = dice.pick([undefined, undefined, undefined, 'single', 'task', 'alone'] as const)
-  // In others every call is a task that is cancelled in the middle of a long effect.
+  // In others every call is a task that its client cancels, or an operator ends, in the middle of a long effect.
   const isUndone = createDice(`${seed} undone`).chance(0.12)
   const tool = isUndone ? 'task' : picked
   const newer = Array.from({ length: dice.int(1, 3) }, (_, index) =>
@@ -179,8 +179,9 @@ function planCall(
   const undoes = [first, second].some((program) => has(program, (node) => node.op === 'effect' && node.undo))
   // What others send to a task that has ended is refused, and they do not send it again.
   const isOperated = tasks && !has(first, ({ op }) => op === 'hook' || op === 'approve')
+  const operator = isOperated && !without.has(`${id}:operator`) ? planOperator(seed, id, isUndone) : undefined
   const habits = HABITS.filter((habit) => dice.chance(0.2) && !(habit === 'fork' && (follows || undoes)))
-  if (isUndone && undoes) habits.push('cancel')
+  if (isUndone && undoes && !operator) habits.push('cancel')
   else if (undoes && dice.chance(0.4)) habits.push(tasks && dice.chance(0.5) ? 'cancel' : 'leave')
   return {
     id,
@@ -190,7 +191,7 @@ function planCall(
     principal: dice.pick(['alice', 'bob']),
     startMs: dice.int(0, 3_000),
     releases: [trim(first), trim(second)],
-    operator: isOperated && !without.has(`${id}:operator`) ? planOperator(seed, id) : undefined,
+    operator,
     habits: new Set(habits.filter((habit) => !without.has(`${id}:${habit}`))),
     undoes,
   }
@@ -216,14 +217,15 @@ export function partsOf({ calls, faults, noise, maxEntries }: Plan): string[] {
 }
 
 /** Some tasks are ended by an operator. */
-function planOperator(seed: number, id: string): CallPlan['operator'] {
+function planOperator(seed: number, id: string, isUndone: boolean): CallPlan['operator'] {
   const dice = createDice(`${seed} ${id} operator`)
   if (!dice.chance(0.4)) return undefined
   const kind = dice.chance(0.25) ? 'cancel' : 'fail'
   return {
     kind,
     afterMs: dice.int(0, dice.pick([3_000, 30_000])),
-    retryMs: dice.int(10, dice.pick([500, 60_000])),
+    // Some come back after everything was undone.
+    retryMs: isUndone ? dice.int(20_000, 120_000) : dice.int(10, dice.pick([500, 60_000])),
   }
 }
 
