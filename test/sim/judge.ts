@@ -234,6 +234,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   const endings = new Map<string, 'well' | 'without success'>()
   /** Until when an answer may have reached a task that an operator had ended: it is acknowledged, and lost. */
   const operated = new Map<string, number>()
+  /** Questions whose answer was acknowledged and may have been lost, by call and text. */
+  const unanswered = new Set<string>()
   /** When a call was left by its client, or ended by an operator. */
   const endedAt = new Map<string, number>()
   /** The effects that a call which ended well has kept. */
@@ -587,7 +589,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       check('resumed', !refused, () => `${call.id} could not be resumed: ${refused?.why}`)
     },
     acknowledged(call, branch, key, text, value) {
-      if (world.now < (operated.get(call.id) ?? 0)) return
+      if (world.now < (operated.get(call.id) ?? 0)) return void unanswered.add(`${call.id} ${text}`)
       const name = `${call.id} ${branch} ${key} ${text}`
       if (!acknowledgements.has(name)) acknowledgements.set(name, { value, number: ++acknowledged })
     },
@@ -720,8 +722,12 @@ export function createJudge(world: World, plan: Plan): Judge {
     const possible = branches.map((branch) =>
       answerTo(call.id, branch, text, kind === 'confirm' ? 'boolean' : 'string'),
     )
+    // The client answers again, with something else: that is the first answer if the other one was lost.
+    const again = kind === 'confirm' ? String(possible[0] !== 'true') : 'late'
     const fits =
-      possible.includes(plain) || (branches[0] === 'b' && plain === answerTo(call.id, '', text, 'string'))
+      possible.includes(plain) ||
+      (branches[0] === 'b' && plain === answerTo(call.id, '', text, 'string')) ||
+      (unanswered.has(`${call.id} ${text}`) && plain === again)
     check('answer', fits, () => `${run.id} got ${value} for ${text}, to which ${possible} was answered`)
   }
 }
