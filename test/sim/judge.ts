@@ -194,6 +194,8 @@ const AWAITED_MS = 30_000
 const PARALLEL: ReadonlySet<string> = new Set(['all', 'race', 'offer'])
 /** The outcome of an effect that can be undone is recorded within this many replies of the store. */
 const OUTCOME_CROSSINGS = 12
+/** An effect with `once` begins this many replies of the store after its slot was claimed, the check of its permit included. */
+const CLAIM_REPLIES = 3
 /** A client that resumes its stream after this time finds its call. */
 const SOON_MS = 30_000
 /** A client waits this long for an acknowledgement. */
@@ -215,7 +217,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   const recorded = new Map<string, Journal>()
   const keys = new Map<string, string>()
   const effects = new Map<string, string>()
-  const once = new Map<string, { running: Set<Run>; seen: boolean }>()
+  /** `storedAt`: nobody who claims the slot from then on runs its effect. */
+  const once = new Map<string, { running: Set<Run>; storedAt: number }>()
   const replies = new Map<string, { answers: string; reply: string }>()
   const acknowledgements = new Map<string, { value: string; number: number }>()
   const texts = new Map<string, Set<string>>()
@@ -338,7 +341,9 @@ export function createJudge(world: World, plan: Plan): Judge {
         at: world.now,
       }
       const slot = once.get(effectKey ?? '')
-      if (slot) slot.seen = true
+      // Whoever claimed the slot of a process that stood still has not learned of its result yet.
+      const lateMs = mayBeStale(run.process) ? CLAIM_REPLIES * replyMs : 0
+      if (slot) slot.storedAt = Math.min(slot.storedAt, world.now + lateMs)
       const place = run.seen.length
       run.seen.push(result)
       if (text !== undefined && !key.endsWith('.peek')) judgeAnswer(run, key, value, kind, text)
@@ -430,9 +435,9 @@ export function createJudge(world: World, plan: Plan): Judge {
         () => `${run.id} runs ${logical} under the key of ${effectBefore}`,
       )
       if (!isOnce) return
-      const slot = once.get(effectKey) ?? { running: new Set(), seen: false }
+      const slot = once.get(effectKey) ?? { running: new Set(), storedAt: Number.POSITIVE_INFINITY }
       once.set(effectKey, slot)
-      check('once', !slot.seen, () => `${run.id} runs ${key} again, whose result was stored`)
+      check('once', world.now < slot.storedAt, () => `${run.id} runs ${key} again, whose result was stored`)
       // Who stands still in the middle of an effect loses its slot, and cannot be stopped any more.
       const other = [...slot.running].find((one) => isWell(one.process, world.now))
       check('once', !other, () => `${run.id} runs ${key} while ${other?.id} does`)
