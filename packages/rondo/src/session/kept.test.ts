@@ -155,6 +155,41 @@ describe('a call that waits, on two instances', () => {
     expect(await next(await resumed)).toMatchObject(BOOKED)
   })
 
+  it('J1 R2 continues at an instance that reads late that it lost the call, and has it again by then', async () => {
+    let slow = false
+    let release: (() => void) | undefined
+    const late: Wrap = (store) => ({
+      ...store,
+      records: store.records && {
+        ...store.records,
+        get: async (id) => {
+          const found = await store.records?.get(id)
+          if (slow && id.includes(' call ')) {
+            slow = false
+            await new Promise<void>((resolve) => {
+              release = resolve
+            })
+          }
+          return found
+        },
+      },
+    })
+    const go = (ctx: Context): Promise<unknown> => ctx.confirm('again', 'Really?')
+    const { client, question, choose, resume } = await start({ stores: [late, same], go })
+    slow = true
+    choose(1)
+    const elsewhere = await resume()
+    await client.respond(question.id, YES)
+    const { id } = await next(elsewhere)
+    await expect.poll(() => release).toBeDefined()
+    choose(0)
+    const back = await client.get({ 'last-event-id': elsewhere.ids.at(-1) ?? '' })
+    release?.()
+    choose(1)
+    await client.respond(id, YES)
+    expect(await next(back)).toMatchObject(BOOKED)
+  })
+
   it('J1 M1 R7 is not undone by an instance that did not learn that it lost it, when its own client is gone', async () => {
     let looks = 0
     const deaf: Wrap = (store) => ({

@@ -157,7 +157,8 @@ export function createKeptCalls(
       if (record.holder === session.tag)
         for (const [id, answer] of Object.entries(record.answers)) session.answer(id, answer)
       else {
-        held.delete(stream)
+        // Not if the call has come back to this instance meanwhile.
+        if (held.get(stream)?.line === line) held.delete(stream)
         line?.leave()
       }
     } catch (error) {
