@@ -155,7 +155,7 @@ describe('a call that waits, on two instances', () => {
     expect(await next(await resumed)).toMatchObject(BOOKED)
   })
 
-  it('J1 R2 continues at an instance that reads late that it lost the call, and has it again by then', async () => {
+  it('J1 R2 gets its answer at an instance that has it again before it learns that it had lost it', async () => {
     let slow = false
     let release: (() => void) | undefined
     const late: Wrap = (store) => ({
@@ -303,6 +303,46 @@ describe('a call that runs, on two instances', () => {
     choose(1)
     expect(await next(await resume())).toMatchObject(BOOKED)
     expect(happened).toEqual(['room', 'car', 'undo car', 'undo'])
+  })
+
+  it('J1 R2 is not overwritten by an earlier run of the instance to which it has come back', async () => {
+    const { wrap, freeze } = freezer()
+    let runs = 0
+    let release: (() => void) | undefined
+    const late: Wrap = (store) => ({
+      ...store,
+      records: store.records && {
+        ...store.records,
+        put: async (record) => {
+          if (runs === 1 && record.id.includes(' call ')) {
+            await new Promise<void>((resolve) => {
+              release = resolve
+            })
+          }
+          return (await store.records?.put(record)) as never
+        },
+      },
+    })
+    const go = async (ctx: Context): Promise<unknown> => {
+      runs += 1
+      await ctx.confirm('again', 'Again?')
+      return ctx.confirm('last', 'Really?')
+    }
+    const options = { tasks: { leaseMs: 500 } }
+    const stores: Wrap[] = [(store) => late(wrap(store)), same]
+    const { client, question, choose, resume } = await start({ options, stores, go })
+    await client.respond(question.id, YES)
+    await expect.poll(() => release).toBeDefined()
+    freeze()
+    choose(1)
+    const elsewhere = await resume()
+    await client.respond((await next(elsewhere)).id, YES)
+    const { id } = await next(elsewhere)
+    choose(0)
+    const back = await client.get({ 'last-event-id': elsewhere.ids.at(-1) ?? '' })
+    release?.()
+    await client.respond(id, YES)
+    expect(await next(back)).toMatchObject(BOOKED)
   })
 
   it('J1 M1 R7 is not undone by the instance that fails before it learns that it lost it to another', async () => {

@@ -42,6 +42,8 @@ export interface CallRecord {
   readonly protocolVersion: string
   /** The tag of the process that has the call; empty if nobody has. */
   readonly holder: string
+  /** How often the call was taken over: a process may have it again while an earlier run of its own has not ended. */
+  readonly takes?: number
   /** The task whose questions these are. */
   readonly task?: string
   readonly claims?: string
@@ -219,8 +221,9 @@ export function createKeptCalls(
       let line: SessionLine | undefined
       /** The record without what is large: a call that waits must not hold it in memory. */
       let known: RecordGuess<CallRecord> | undefined = taken ? undefined : { value: undefined, version: 0 }
+      const isHeld = ({ holder, takes }: CallRecord): boolean => holder === tag && takes === taken?.takes
       const mine = (record: CallRecord | undefined): boolean =>
-        record !== undefined && record.holder === tag && record.response === undefined
+        record !== undefined && isHeld(record) && record.response === undefined
       if (taken) enroll(stream.name, { session })
       const change = (edit: (record: CallRecord) => NextRecord<CallRecord>) =>
         records.change<CallRecord>(
@@ -233,7 +236,7 @@ export function createKeptCalls(
       const isTaken = async (): Promise<boolean> => {
         try {
           const found = await find(session, stream.name)
-          return found !== undefined && found.value.holder !== tag
+          return found !== undefined && !isHeld(found.value)
         } catch {
           return false
         }
@@ -259,6 +262,7 @@ export function createKeptCalls(
             request: { id, target, args: terms.args?.() ?? {}, progressToken },
             protocolVersion,
             holder: tag,
+            takes: taken?.takes,
             task,
             claims: kept && encodeClaims(kept.claims),
             progress: kept?.progress,
@@ -398,6 +402,7 @@ export function createKeptCalls(
       const taken: CallRecord = {
         ...value,
         holder: session.tag,
+        takes: (value.takes ?? 0) + 1,
         questions: unseen,
         // A call that was kept before its first effect has no questions, and runs as soon as it is taken.
         started: value.started === true || isComplete(value),
