@@ -151,6 +151,19 @@ export function describePermitContract(harness: StoreHarness, runs: number, seed
     }
   })
 
+  it('M3 gives a turn that has lost its task neither a permit nor a place in the queue', async () => {
+    const { fence } = await claimNew(store)
+    const asks = request('a', { task: fence.id, queues: true })
+    await store.tasks.release(fence, 0, false)
+    const [next] = await other.tasks.claim('w', 10_000, 10)
+    assertMatch(await two.acquire({ ...asks, turn: fence.epoch }), { kind: 'busy' })
+    const grant = grantOf(await one.acquire(request('b')))
+    assertMatch(await two.acquire({ ...asks, turn: fence.epoch }), { kind: 'busy' })
+    await one.release('b', grant)
+    await one.release('b', grantOf(await two.acquire(request('b'))))
+    assert.equal((await two.acquire({ ...asks, turn: next?.fence.epoch })).kind, 'held')
+  })
+
   it('M3 sweeps what has ended', async () => {
     await one.acquire(request('a'))
     await one.acquire(request('b', { tags: ['u'], holdMs: 100_000 }))
@@ -243,6 +256,11 @@ export const PERMIT_FAULTS: readonly PermitFault[] = [
       acquire: (given) => permits.acquire({ ...given, endsWith: undefined }),
       renew: (holder, grant, holdMs) => permits.renew(holder, grant, holdMs),
     }),
+  },
+  {
+    name: 'gives a place in the queue to a turn that has lost its task',
+    caughtBy: 'M3 gives a turn that has lost its task neither a permit nor a place in the queue',
+    weaken: (permits) => ({ acquire: (given) => permits.acquire({ ...given, turn: undefined }) }),
   },
   {
     name: 'counts only the first tag',

@@ -130,7 +130,8 @@ describe('taking a permit', () => {
     await hold(roundOf('a'))
     const taken = await takePermit(roundOf('b', of), { ...terms, queues }, permits)
     expect(taken).toEqual(waits ? { kind: 'queued', delayMs: 500 } : { kind: 'busy', retryMs: HOLD_MS })
-    expect(acquired.at(-1)?.queues).toBe(waits)
+    const { queues: queued, turn } = acquired.at(-1) ?? {}
+    expect({ queued, turn }).toEqual({ queued: waits, turn: of === undefined ? undefined : 1 })
   })
 
   it.each([

@@ -74,7 +74,7 @@ export async function takePermit(
   const queues = task !== undefined && concurrency.queues
   try {
     const endsWith = task && (await openAlarm(host, beginning.journal))
-    const request = { holder, tags, limit, holdMs, queues, endsWith, ...(task && { task: task.task }) }
+    const request = { holder, tags, limit, holdMs, queues, endsWith, ...task }
     const grant = await permits.acquire(request)
     if (grant.kind === 'held') {
       const permit = holdPermit(round, permits, { ...grant, alarm: endsWith }, concurrency, clock)

@@ -11,6 +11,7 @@
  * permit 4: a permit of a task ends with the task at the latest, however it ends, and so does its place in the queue. A permit that
  *           was passed on to another task ends with that one.
  * permit 5: what is released makes the task due that has waited longest. A wake that is lost costs a delay, not the place.
+ * permit 6: a turn that has lost its task gets nothing: the task may wait for its client by now, and would keep its place meanwhile.
  */
 
 import { randomBytes } from 'node:crypto'
@@ -24,6 +25,8 @@ export interface PermitRequest {
   readonly holdMs: number
   /** The task of the flow. */
   readonly task?: string
+  /** The turn of the task, which is its epoch. */
+  readonly turn?: number
   /** The task with which a permit ends instead: the alarm that undoes the flow's effects (`alarms.ts`). */
   readonly endsWith?: string
   /** Waits in the queue if there is no permit. The task is made due when it may be its turn. */
@@ -56,6 +59,9 @@ export const GRACE_MS = 60_000
 
 /** The longest time that a place in the queue is kept. */
 export const WAIT_MS: number = 366 * 86_400_000
+
+/** The reply to a turn that has lost its task. */
+export const LOST: PermitGrant = { kind: 'busy', retryMs: 0, waitedMs: 0 }
 
 /** A row: one tag of one holder. Only rows whose time is not up, and whose task has not ended, count. */
 export interface PermitRow {

@@ -4,6 +4,7 @@ import {
   decidePermit,
   firstWaiting,
   GRACE_MS,
+  LOST,
   type PermitGrant,
   type PermitRequest,
   type PermitRow,
@@ -29,7 +30,9 @@ export function createMemoryPermits(table: MemoryTable): { port: PermitStore; sw
   }
   const ofTags = (tags: readonly string[]) => rows.filter((row) => tags.includes(row.tag) && counts(row))
   const acquire = (request: PermitRequest): PermitGrant => {
-    const { holder, tags, holdMs, queues } = request
+    const { holder, tags, holdMs, queues, turn } = request
+    const epoch = table.live(request.task ?? '')?.epoch
+    if (turn !== undefined && epoch !== undefined && epoch !== turn) return LOST
     const decision = decidePermit(ofTags(tags), request, table.now())
     const held = decision.kind === 'hold'
     if (!held && !queues) return decision.busy

@@ -9,6 +9,7 @@ import {
   decidePermit,
   firstWaiting,
   GRACE_MS,
+  LOST,
   type PermitGrant,
   type PermitRow,
   type PermitStore,
@@ -54,6 +55,7 @@ export function createPermits(database: PostgresDatabase): PermitStore {
       ORDER BY p.tag, p.holder FOR UPDATE)
     DELETE FROM ${permit} p USING over WHERE p.tag = over.tag AND p.holder = over.holder`
   const ofTags = `SELECT p.* FROM ${permit} p WHERE p.tag = ANY ($1::text[])`
+  const isLater = `SELECT 1 FROM ${schema}.task WHERE id = $1 AND epoch <> $2::integer`
   const leave = `DELETE FROM ${permit} WHERE holder = $1`
   const enter = `INSERT INTO ${permit} (tag, holder, held, grant_id, since, until, task)
     SELECT DISTINCT tag, $2, $3::boolean, $4, $5::bigint, $6::bigint, $7 FROM unnest($1::text[]) AS tag`
@@ -72,8 +74,9 @@ export function createPermits(database: PostgresDatabase): PermitStore {
   return {
     acquire: (request) =>
       patiently(database, async (run): Promise<PermitGrant> => {
-        const { holder, tags, holdMs, queues } = request
+        const { holder, tags, holdMs, queues, task, turn } = request
         await run(lock, [tags])
+        if ((await run(isLater, [task ?? null, turn ?? null])).length > 0) return LOST
         const [clock] = await run(time, [now()])
         const current = Number(clock?.now)
         const decision = decidePermit(await find(run, tags), request, current)

@@ -4,6 +4,7 @@ import {
   decidePermit,
   firstWaiting,
   GRACE_MS,
+  LOST,
   type PermitGrant,
   type PermitRequest,
   type PermitRow,
@@ -41,6 +42,7 @@ export function createPermits({ sql, queue, now, publish }: SqliteDatabase): Per
   const ofTags = sql(
     `SELECT p.* FROM permit p WHERE ${COUNTS} AND p.tag IN (SELECT value FROM json_each(?2))`,
   )
+  const isLater = sql('SELECT 1 FROM task WHERE id = ? AND epoch <> ?')
   const ofHolder = sql('SELECT tag, grant_id FROM permit WHERE holder = ?')
   const leave = sql('DELETE FROM permit WHERE holder = ?')
   const enter = sql(`INSERT INTO permit (tag, holder, held, grant_id, since, until, task)
@@ -52,7 +54,8 @@ export function createPermits({ sql, queue, now, publish }: SqliteDatabase): Per
   const find = (tags: readonly string[]) => ofTags.all(now(), JSON.stringify(tags)).map(toRow)
 
   const acquire = (request: PermitRequest): PermitGrant => {
-    const { holder, tags, holdMs, queues } = request
+    const { holder, tags, holdMs, queues, turn } = request
+    if (isLater.get(request.task ?? null, turn ?? null)) return LOST
     const decision = decidePermit(find(tags), request, now())
     const held = decision.kind === 'hold'
     if (!held && !queues) return decision.busy
