@@ -52,6 +52,9 @@ const BORING = new Set([
  */
 const EPOCH_MS = 900
 
+/** A round that has run for this long is handed back: whatever it began last still ends before its client loses its patience. */
+const ROUND_MS = 15_000
+
 /** How often a process reads the bus if it is told nothing. */
 const POLL_MS = 1_000
 
@@ -116,6 +119,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
         },
       },
       log: 'off',
+      maxRoundMs: ROUND_MS,
       limits: { maxRounds: 200, maxMoves: 50, maxEntries: plan.maxEntries, flowTtlMs: FLOW_MS },
       tasks: { ttlMs: FLOW_MS },
       store: connect(process),
