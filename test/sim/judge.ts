@@ -188,6 +188,9 @@ const RECORDED_MS = 60_000
 const CHANGED = 'This tool changed while the call was open. Start the call again'
 const REFUSED = 'Invalid or expired requestState'
 const FULL = 'This call takes more steps than the server allows'
+/** How a call ends whose question has changed more often than `limits.maxReasks`. */
+const REWORDED = 'This tool asks a different question on every round and cannot finish the call'
+const MAX_REASKS = 3
 /** An undo waits for an effect that is running until this long after the end of its call. */
 const AWAITED_MS = 30_000
 /** Nodes whose parts run side by side. */
@@ -556,9 +559,12 @@ export function createJudge(world: World, plan: Plan): Judge {
         if (operated.has(call.id) && (why === FAILED || (why === REFUSED && call.undoes))) return
         const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
-          isAway || (why === CHANGED ? changes : why === REFUSED && (restored || refusedFork || isUndone))
-        const isFull = why.includes(FULL) && plan.maxEntries !== undefined
-        check('ends well', isRight || isFull, () => `${call.id}${branch} ends with ${why}`)
+          isAway ||
+          (why === CHANGED && changes) ||
+          (why === REWORDED && mayReword(call)) ||
+          (why.includes(FULL) && plan.maxEntries !== undefined) ||
+          (why === REFUSED && (restored || refusedFork || isUndone))
+        check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
         return
       }
       const [id, digest] = String(block?.text).split(' ')
@@ -616,6 +622,14 @@ export function createJudge(world: World, plan: Plan): Judge {
       kept ??
       before.findLast((one) => one.flow === flow && one.round === round - 1 && one.process === process)
     )
+  }
+
+  /** While instances of two releases serve a call in turn, each asks the question in its own words (R3). */
+  function mayReword({ id }: CallPlan): boolean {
+    const isReworded = [...texts].some(([name, variants]) => name.startsWith(`${id} `) && variants.size > 1)
+    const all = runs.get(id) ?? []
+    const turns = all.filter(({ release }, at) => release !== (all[at - 1]?.release ?? release))
+    return isReworded && turns.length > MAX_REASKS
   }
 
   function keepPushed(run: Run): void {
