@@ -187,6 +187,7 @@ const RECORDED_MS = 60_000
 /** How a call ends that a new release cannot continue, and one whose state counts no more. */
 const CHANGED = 'This tool changed while the call was open. Start the call again'
 const REFUSED = 'Invalid or expired requestState'
+/** How a call ends whose journal is full. */
 const FULL = 'This call takes more steps than the server allows'
 /** How a call ends whose question has changed more often than `limits.maxReasks`. */
 const REWORDED = 'This tool asks a different question on every round and cannot finish the call'
@@ -563,7 +564,7 @@ export function createJudge(world: World, plan: Plan): Judge {
           (why === CHANGED && changes) ||
           (why === REWORDED && mayReword(call)) ||
           (why.includes(FULL) && plan.maxEntries !== undefined) ||
-          (why === REFUSED && (restored || refusedFork || isUndone))
+          (why === REFUSED && (restored || refusedFork || isUndone || isGivenUp(call)))
         check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
         return
       }
@@ -622,6 +623,15 @@ export function createJudge(world: World, plan: Plan): Judge {
       kept ??
       before.findLast((one) => one.flow === flow && one.round === round - 1 && one.process === process)
     )
+  }
+
+  /**
+   * The store has failed a process that ran the call of an older client. It has given the call up, which is being undone; one that
+   * continues the call, because the first could not say so any more, finds out before its next effect.
+   */
+  function isGivenUp({ id, older, undoes }: CallPlan): boolean {
+    const isFailed = (runs.get(id) ?? []).some(({ process, at }) => process.brokenAt >= at)
+    return older && undoes && isFailed
   }
 
   /** While instances of two releases serve a call in turn, each asks the question in its own words (R3). */
