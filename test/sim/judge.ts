@@ -561,7 +561,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
           isAway ||
-          (why === CHANGED && changes) ||
+          (why === CHANGED && (changes || isTorn(call))) ||
           (why === REWORDED && mayReword(call)) ||
           (why.includes(FULL) && plan.maxEntries !== undefined) ||
           (why === REFUSED && (restored || refusedFork || isUndone || isGivenUp(call)))
@@ -632,6 +632,16 @@ export function createJudge(world: World, plan: Plan): Judge {
   function isGivenUp({ id, older, undoes }: CallPlan): boolean {
     const isFailed = (runs.get(id) ?? []).some(({ process, at }) => process.brokenAt >= at)
     return older && undoes && isFailed
+  }
+
+  /**
+   * Work whose result died with its process has run again, with another result. If the program takes another course from there, it may
+   * call an effect whose intent is recorded after other answers than before, which is refused.
+   */
+  function isTorn({ id, undoes }: CallPlan): boolean {
+    const seen = (runs.get(id) ?? []).flatMap((run) => run.seen.map((one) => ({ ...one, flow: run.flow })))
+    const values = new Map(seen.map(({ flow, key, value }) => [`${flow} ${key}`, value]))
+    return undoes && seen.some(({ flow, key, value }) => values.get(`${flow} ${key}`) !== value)
   }
 
   /** While instances of two releases serve a call in turn, each asks the question in its own words (R3). */
