@@ -224,6 +224,31 @@ describe('ctx.hook', () => {
     expect(returned(report)).toBe('early')
   })
 
+  it('G3 takes an event at once, although an open question has a similar name', async () => {
+    const gate = deferredPromise()
+    let tell: (arrived: Arrival) => boolean = () => false
+    const { turn } = createYard(async (ctx) => {
+      const hook = await ctx.hook('answer q')
+      const received = hook.received()
+      await Promise.all([
+        received,
+        ctx.ask('q.received', textQuestion()),
+        ctx.step('work', () => gate.promise),
+      ])
+    })
+    const running = turn({
+      onArrival: (arrival) => {
+        tell = arrival
+      },
+    })
+    await moment()
+    expect(tell({ hook: 'answer q', value: 'paid' })).toBe(true)
+    gate.resolve()
+    const report = await running
+    expect(awaited(report)).toEqual([])
+    expect(report.journal.entries.map(({ key }) => key)).toContain('answer q.received')
+  })
+
   it('R4 takes the name of its event', async () => {
     const { turn } = createYard(async (ctx) => {
       await ctx.step('payment.received', () => 1)

@@ -91,9 +91,9 @@ export function arrivingOf(run: RunState): Arriving {
   return run.arriving
 }
 
-/** The name under which a run waits for the answer to a question. */
+/** The name under which a run waits for the answer to a question. No event has it: theirs end with ".received". */
 export function arrivalName(key: string): string {
-  return `answer ${key}`
+  return `${key}.answer`
 }
 
 /** An answer to a published question has arrived. Returns false if the run is over. */
