@@ -95,7 +95,7 @@ class RunContext implements Context {
       key,
       async () => {
         assertCall('confirm', key, message)
-        if (options !== undefined) CONFIRM_OPTIONS.assert(options, `The question "${key}"`)
+        CONFIRM_OPTIONS.assert(options, `The question "${key}"`)
         const outcome = (await ask(
           this.#run,
           key,
@@ -115,7 +115,7 @@ class RunContext implements Context {
   readonly sample: Context['sample'] = (key, params, options) =>
     this.#question(key, async () => {
       assertCall('sample', key, params)
-      if (options !== undefined) SAMPLE_OPTIONS.assert(options, `The question "${key}"`)
+      SAMPLE_OPTIONS.assert(options, `The question "${key}"`)
       const message = await ask(this.#run, key, samplingQuestion(params), options?.within)
       if (message === EXPIRED) throw new InputExpired(key)
       return message as never
