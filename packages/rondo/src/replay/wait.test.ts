@@ -432,6 +432,20 @@ describe('within', () => {
     expect(ending).toMatchObject({ kind: 'asking', wakeAt: flow.clock.now + 30_000 })
   })
 
+  it('G2 expires although the question was reworded too often', async () => {
+    let asked = 0
+    const flow = replayFlow(
+      (ctx) => {
+        asked += 1
+        return ctx.elicit('q', { ...textQuestion(`Question ${asked}?`), within: '1 min' })
+      },
+      { limits: { maxReasks: 0 } },
+    )
+    await flow.round()
+    flow.clock.now += MINUTE
+    expect(returned(await flow.round())).toEqual({ action: 'expired' })
+  })
+
   it('G2 ask, visit and sample throw InputExpired, confirm returns false', async () => {
     const within = '1 min'
     const names = (error: unknown): string => (error as Error).name
