@@ -12,6 +12,7 @@ import {
   textQuestion,
 } from '../../../../test/support/replay-flow.ts'
 import { RondoError } from '../errors.ts'
+import type { Entry } from '../journal/journal.ts'
 import type { InputRequest } from '../protocol/wire.ts'
 import type { Context, Offer } from '../tool/context.ts'
 import type { Arrival, ReplayInput } from './input.ts'
@@ -306,12 +307,19 @@ describe('an offer in a task', () => {
     expect(task.shown.at(-1)).toMatchObject({ key: 'tip', message: 'A tip?' })
   })
 
-  it('G5 takes the answer that arrives before the handler offers', async () => {
+  it.each<[string, Entry[]]>([
+    ['', []],
+    [
+      ', although other words were answered before',
+      [{ kind: 'form', key: 'tip', at: 1_000_000, question: 'the digest of other words', answer: NO }],
+    ],
+  ])('G5 takes the answer that arrives before the handler offers%s', async (_when, entries) => {
     const { step, advance } = stepper()
-    const task = createTask(async (ctx) => {
+    const handler: Handler = async (ctx) => {
       await step(ctx)
       return (await ctx.offer('tip', textQuestion('Any tip?'))).action
-    })
+    }
+    const task = createTask(handler, { journal: { entries } })
     const other = createTask((ctx) => void ctx.offer('tip', textQuestion('Any tip?')))
     await other.turn()
     const digest = other.shown[0]?.question.digest
