@@ -124,7 +124,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
       })
       return
     }
-    if (found) run.record.invalidate(key)
+    run.record.invalidate(key)
     const arrived = answers.get(key)
     if (arrived?.digest === digest) return take(arrived.answer)
     if (kept?.question === digest) take(kept.answer)
