@@ -31,7 +31,7 @@ export interface Ask {
   /** Accepts an answer from a client that was never shown the question: such an answer is no more than an argument. */
   readonly unasked: boolean
   /** The arguments that make the question unnecessary. */
-  readonly instead?: readonly string[]
+  readonly instead?: Question['orArgument']
   /** The app that draws the form, for clients that declare it. */
   readonly app?: string
   /** The schema of a form, as the author passed it. */
@@ -53,7 +53,7 @@ export function formQuestion(
     kind: 'form',
     unasked: true,
     app: ui,
-    instead: typeof orArgument === 'string' ? [orArgument] : orArgument,
+    instead: orArgument,
     schema,
     request: { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema: form.json } },
     read: (answer) =>

@@ -13,6 +13,7 @@
 import { detailOf, misuse, RondoError } from '../errors.ts'
 import type { AskEntryKind, Entry, EntryKind, Journal, JournalRecord } from '../journal/journal.ts'
 import type { ClientCapabilities, InputRequest } from '../protocol/wire.ts'
+import type { Question } from '../tool/context.ts'
 import type { ReplayInput, Scope, Undoable } from './input.ts'
 import type { Turn } from './turn.ts'
 
@@ -20,7 +21,7 @@ import type { Turn } from './turn.ts'
 export interface Unasked {
   readonly request: InputRequest
   /** The arguments that make the question unnecessary. */
-  readonly instead?: readonly string[]
+  readonly instead?: Question['orArgument']
   readonly missing: ClientCapabilities
 }
 
