@@ -326,6 +326,18 @@ describe('an operation after the handler has returned', () => {
     },
   )
 
+  it('R11 throws nothing where nobody reads reports', async () => {
+    const gate = deferredPromise()
+    const late = deferredPromise<unknown>()
+    const flow = replayFlow((ctx) => {
+      gate.promise.then(() => ctx.defer(() => {})).then(late.resolve, late.resolve)
+      return 'done'
+    })
+    expect(returned(await flow.round(undefined, { input: { onAsideError: undefined } }))).toBe('done')
+    gate.resolve()
+    expect(await late.promise).toBeUndefined()
+  })
+
   it('R8 is not reported in a run that was suspended', async () => {
     const gate = deferredPromise()
     const flow = replayFlow(async (ctx) => {
