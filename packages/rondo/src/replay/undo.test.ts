@@ -124,6 +124,24 @@ describe('an effect that can be undone', () => {
     expect(trip.begun).toHaveLength(1)
   })
 
+  it('undo 1: is noted with the branch whose slot it claims if it runs once, and without one otherwise', async () => {
+    for (const isOnce of [true, false]) {
+      const claimed: string[] = []
+      const once: ReplayInput['once'] = async (_key, branch, act) => {
+        claimed.push(branch)
+        return act()
+      }
+      const trip = createTrip(async (ctx, book) => {
+        await ctx.ask('q', textQuestion())
+        return book(ctx, 'flight', isOnce ? { once: true } : {})
+      })
+      await trip.round(undefined, { once })
+      expect((await trip.round({ q: accept({ value: 'x' }) }, { once })).ending.kind).toBe('returned')
+      expect(claimed).toHaveLength(isOnce ? 1 : 0)
+      expect(trip.begun[0]?.[0].branch).toBe(claimed[0])
+    }
+  })
+
   it('undo 1: keeps a failure like a result', async () => {
     const trip = createTrip((ctx, book) =>
       book(ctx, 'flight', {}, () => {
