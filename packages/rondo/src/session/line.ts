@@ -225,7 +225,6 @@ export class SessionLine implements AskingLine {
 
   /** Keeps the call in the store. If that fails, the waiting ends with the error. */
   async #park(open: OpenQuestions, park: () => Promise<void>): Promise<void> {
-    this.#parking = true
     try {
       if (this.#keeping) await this.#keeping
       this.#parking = true
@@ -291,7 +290,7 @@ export class SessionLine implements AskingLine {
     seen: number,
   ): void {
     this.#isKept = true
-    if (questions.length > 0) this.#recalled = { questions, answers, seen }
+    this.#recalled = { questions, answers, seen }
   }
 
   rest(resting: Resting): () => void {

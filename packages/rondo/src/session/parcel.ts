@@ -32,9 +32,10 @@ export function createParcel(
   const call: FlowCall & { args: FlowCall['args'] } = { ...given }
   let release = load?.hold()
   let text: string | undefined
-  let isPacked = false
+  /** The text, while the arguments are put away. */
+  let packed: string | undefined
   let hasEnded = false
-  const args = (): FlowCall['args'] => (isPacked && text !== undefined ? JSON.parse(text) : call.args)
+  const args = (): FlowCall['args'] => (packed === undefined ? call.args : JSON.parse(packed))
   return {
     call,
     args,
@@ -42,7 +43,7 @@ export function createParcel(
       // Only the first time: a handler may change what it was given.
       text ??= JSON.stringify(call.args)
       call.args = NO_ARGS
-      isPacked = true
+      packed = text
       release?.()
       return costOf(text)
     },
@@ -52,7 +53,7 @@ export function createParcel(
       if (hasEnded) return held?.()
       release = held
       call.args = args()
-      isPacked = false
+      packed = undefined
     },
     end() {
       hasEnded = true

@@ -92,8 +92,8 @@ export class OpenQuestions {
   heed(enough?: AbortSignal, signal?: AbortSignal): void {
     const settle = (): void => this.end({ kind: 'answers', answers: this.#answers })
     if (enough?.aborted) return settle()
-    enough?.addEventListener('abort', settle, { once: true })
-    signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')), { once: true })
+    enough?.addEventListener('abort', settle)
+    signal?.addEventListener('abort', () => this.refuse(new RondoError('INPUT_TIMEOUT')))
   }
 
   take(id: string, answer: PeerAnswer): void {

@@ -285,9 +285,10 @@ export class Session implements LineHost {
 
   unwatch(uri: string): void {
     const stop = this.#watched.get(uri)
-    if (!this.#watched.delete(uri)) return
+    if (stop === undefined) return
+    this.#watched.delete(uri)
     this.#budget.release(costOf(uri))
-    stop?.()
+    stop()
   }
 
   /** The facts about the session that other instances have to know, as they are here. */

@@ -203,8 +203,7 @@ export class SessionStream implements Channel {
       this.#leftAt = now
       this.#release()?.end()
     }
-    if (this.#leftAt === undefined || this.#outlet !== undefined || now - this.#leftAt < resumeMs)
-      return false
+    if (this.#leftAt === undefined || now - this.#leftAt < resumeMs) return false
     if (!this.#ended) this.#lose()
     return true
   }
