@@ -26,6 +26,7 @@ describe('the era of a message', () => {
     ['a claim of nonsense', claiming('v999'), headers('v999'), false],
     ['a claim that is not a string', claiming(7), headers(), false],
     ['a claim of the draft', claiming('DRAFT-2026-v1'), headers(), true],
+    ['a claim of the draft with a new header', claiming('DRAFT-2026-v1'), headers('2026-07-28'), false],
     ['a new header without a claim', plain, headers('2026-07-28'), false],
     ['initialize with a new header', initialize, headers('2026-07-28'), false],
     ['initialize with a claim', claiming('2026-07-28', 'initialize'), headers(), false],
@@ -48,6 +49,10 @@ describe('the era of a message', () => {
     expect(isOlderStateless(plain, headers())).toBe(true)
     expect(isOlderStateless(plain, headers('2026-07-28'))).toBe(false)
     expect(isOlderStateless(claiming('2026-07-28'), headers())).toBe(false)
+  })
+
+  it('F1 is recognized without headers, over stdio', () => {
+    expect([isOlder(initialize, undefined), isOlder(plain, undefined)]).toEqual([true, false])
   })
 
   it('is never the draft if the draft is closed', () => {

@@ -4,6 +4,7 @@ import { describe, expect, it } from 'vitest'
 import type { ErrorCode, RondoError } from '../errors.ts'
 import { createCodecs } from '../protocol/revisions.ts'
 import { createChangeBus } from '../serve/http/subscription.ts'
+import type { Outlet } from '../serve/port.ts'
 import { IDLE_MS, resolveSessions, type SessionOptions, sweepMs } from './options.ts'
 import { callerLimit, isNamed, type Session } from './session.ts'
 import { createSessionTable } from './table.ts'
@@ -13,7 +14,7 @@ const ANONYMOUS = 'anonymous'
 const at = (address: number) => `anonymous 192.0.2.${address}`
 const dialect = createCodecs().session('2025-11-25')
 
-function start(options: SessionOptions = {}) {
+function start(options: SessionOptions = {}, isAlone = false) {
   const clock = { now: 1_000_000 }
   const events: string[] = []
   const errors: unknown[] = []
@@ -31,19 +32,42 @@ function start(options: SessionOptions = {}) {
       }
     },
     onError: (error) => errors.push(error),
-    elsewhere: (session, json) => elsewhere.push(`${session} ${json}`),
+    elsewhere: isAlone ? undefined : (session, json) => elsewhere.push(`${session} ${json}`),
   })
   const table = createSessionTable(settings, changes, (phase, { id }) => events.push(`${phase} ${id}`))
   return { table, clock, events, errors, elsewhere, timers, changes, settings }
 }
 
-/** The session's own stream, which notes what is sent. */
+/** The session's own stream, of a client that does not read: it gets what must not be dropped. */
 function listen(session: Session): string[] {
   const sent: string[] = []
-  session.streams.general = { send: (json) => void sent.push(json), open: true }
+  const send = (json: string, droppable: boolean): void => void (droppable || sent.push(json))
+  session.streams.general = { send, open: true }
   return sent
 }
+
+/** Opens the stream of a call, which ignores what is written. */
+function openStream(session: Session) {
+  const outlet: Outlet = {
+    gone: false,
+    ended: false,
+    address: undefined,
+    backlog: 0,
+    send() {},
+    open() {},
+    write() {},
+    end() {},
+    fail() {},
+    drop() {},
+    onGone: () => () => {},
+  }
+  const request = { primed: true, streams: true, responses: 1, batch: false, onLost() {} }
+  const http = { keepAliveMs: 15_000, maxBacklog: 100, every: () => () => {} }
+  return session.streams.open(request, outlet, http)
+}
 const refused = (code: ErrorCode) => expect.objectContaining({ code })
+const QUESTION = { q: { method: 'roots/list', params: {} } } as const
+const ANSWER = { kind: 'result', result: {} } as never
 const codeOf = (work: () => unknown): string | undefined => {
   try {
     work()
@@ -129,6 +153,40 @@ describe('a session', () => {
     expect(errors).toEqual([fault])
   })
 
+  it('of the drafts is released as soon as it holds nothing that a request could need', () => {
+    const { table, clock } = start()
+    const observe = () => new Promise<never>(() => {})
+    const session = table.adopt({ id: 't.1' }, FACTS, 'alice')
+    const isReleased = () => {
+      table.sweep()
+      return table.size === 0
+    }
+    const line = session.begin(1, { send: () => {}, open: true }, dialect)
+    expect(isReleased()).toBe(false)
+    session.finish(1, line)
+    session.watch('a')
+    expect(isReleased()).toBe(false)
+    session.unwatch('a')
+    session.level = 'error'
+    expect(isReleased()).toBe(false)
+    session.level = 'info'
+    openStream(session).send('{}', false)
+    expect(isReleased()).toBe(false)
+    session.streams.end()
+    let end = () => {}
+    session.followTask('task', (report) => {
+      end = () => report(undefined, true)
+      return observe()
+    })
+    expect(isReleased()).toBe(false)
+    end()
+    expect(isReleased()).toBe(true)
+    table.adopt({ id: 's.1' }, FACTS, 'alice')
+    expect(isReleased()).toBe(false)
+    clock.now += IDLE_MS
+    expect(isReleased()).toBe(true)
+  })
+
   it('R9 may be one of so many of its caller, and of all', () => {
     const mine = start({ maxSessionsPerCaller: 2 })
     mine.table.open(FACTS, 'alice')
@@ -139,6 +197,12 @@ describe('a session', () => {
     all.table.open(FACTS, 'alice')
     all.table.open(FACTS, 'bob')
     expect(() => all.table.open(FACTS, 'carol')).toThrow(refused('LIMIT_SESSIONS'))
+    const one = start({ maxSessionsPerCaller: 1 })
+    one.table.end(one.table.open(FACTS, 'alice'))
+    expect(codeOf(() => one.table.open(FACTS, 'alice'))).toBeUndefined()
+    const small = start({ maxKeptBytes: 4_000 })
+    small.table.open(FACTS, 'alice')
+    expect(() => small.table.open(FACTS, 'bob')).toThrow(refused('LIMIT_SESSIONS'))
   })
 
   it('T18 of an anonymous caller has the limit of its address, or none if that is not known', () => {
@@ -230,17 +294,50 @@ describe('the subscriptions of a session', () => {
     expect(sent).toHaveLength(6)
   })
 
-  it('are those that other instances know of', () => {
+  it('are those that other instances know of, and observed where the client asked', () => {
     const { table } = start()
     const session = table.open(FACTS, 'alice')
     const before = table.keptBytes
+    const log: string[] = []
+    const observe = (uri: string) => () => {
+      log.push(`${uri} begins`)
+      return () => log.push(`${uri} ends`)
+    }
     session.watch('a')
     session.adopt({ level: 'error', watched: ['b', 'c'] })
     expect(session.state).toEqual({ level: 'error', watched: ['b', 'c'] })
-    session.watch('b', () => () => {})
+    session.watch('b', observe('b'))
+    session.adopt({ watched: ['b'] })
+    expect(session.state).toEqual({ level: 'info', watched: ['b'] })
+    expect(log).toEqual(['b begins'])
     session.adopt({})
     expect(session.state).toEqual({ level: 'info', watched: [] })
+    expect(log).toEqual(['b begins', 'b ends'])
     expect(table.keptBytes).toBe(before)
+  })
+
+  it('are notified of nothing while the session has no stream', () => {
+    const session = start().table.open(FACTS, 'alice')
+    session.watch('a')
+    expect(() => session.notify({ kind: 'everything' })).not.toThrow()
+    expect(() => session.noteHere('{}')).not.toThrow()
+  })
+})
+
+describe('a message that belongs to no call', () => {
+  it('J2 is sent on the stream of the session, wherever that is', () => {
+    const { table, elsewhere } = start()
+    const shared = table.adopt({ id: 's.1' }, FACTS, 'alice')
+    shared.note('one')
+    expect(elsewhere).toEqual([`${shared.name} one`])
+    const sent = listen(shared)
+    shared.note('two')
+    shared.noteHere('three')
+    expect(sent).toEqual(['two', 'three'])
+    table.open(FACTS, 'alice').note('four')
+    expect(elsewhere).toHaveLength(1)
+    const alone = start({}, true).table.adopt({ id: 's.1' }, FACTS, 'alice')
+    expect(() => alone.note('five')).not.toThrow()
   })
 })
 
@@ -270,6 +367,44 @@ describe('the questions of a session', () => {
     expect(session.answer('own', answer, 'good')).toBe(true)
     expect(taken).toHaveLength(2)
     expect(session.askedElsewhere('12345678.1')).toBe(false)
+    expect(session.scopesOf('ask.9')).toEqual([])
+  })
+
+  it('T15 need no state if none was given, or they were sent without', () => {
+    const session = start().table.open(FACTS, 'alice')
+    const taken: string[] = []
+    const strict = { id: 'strict', accepts: () => false }
+    session.expect(() => taken.push('strict'), strict)
+    session.expect(() => taken.push('plain'), { id: 'plain' })
+    const id = session.expect(() => taken.push('own'))
+    expect(session.answer('strict', ANSWER)).toBe(true)
+    expect(session.answer('plain', ANSWER, 'state')).toBe(true)
+    expect(session.answer(id, ANSWER, 'state')).toBe(true)
+    expect(taken).toEqual(['strict', 'plain', 'own'])
+  })
+
+  it('J1 name the process that asked, if every instance knows the session', () => {
+    const { table, settings } = start()
+    const session = table.adopt({ id: 's.1' }, FACTS, 'alice')
+    const id = session.expect(() => {})
+    expect([id, session.tag, session.resumeMs]).toEqual([`${settings.tag}.1`, settings.tag, 60_000])
+    const other = settings.tag === 'abcdefgh' ? 'hgfedcba' : 'abcdefgh'
+    session.expect(() => {}, { id: `${other}.7` })
+    const ids = [`${other}.1`, id, `${settings.tag}.2`, `${other}.7`, `x${other}.1`, 'a.1', 12345678.5]
+    expect(ids.map((one) => session.askedElsewhere(one))).toEqual([true, ...ids.slice(1).map(() => false)])
+  })
+
+  it('were asked by a call that runs, even after their answers', async () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const line = session.begin(1, { send: () => {}, open: true }, dialect)
+    const handed = { q: { id: 'own', attach: (json: string) => json, accepts: () => true } }
+    const asked = line.ask(QUESTION, { timeoutMs: 1_000, handed })
+    session.answer('own', ANSWER)
+    expect(await asked).toEqual({ kind: 'answers', answers: { q: {} } })
+    expect([session.asked('own'), session.asked('other')]).toEqual([true, false])
+    session.finish(1, line)
+    expect(session.asked('own')).toBe(false)
   })
 })
 
@@ -292,7 +427,34 @@ describe('the calls of a session', () => {
     const third = session.begin(1, channel, dialect)
     expect(session.cancel(1)).toBe(true)
     expect(third.closed).toBe(true)
+    const fourth = session.resume(2, channel, dialect)
     table.end(session)
+    expect(fourth.closed).toBe(true)
+  })
+
+  it('J1 end here without a word if another instance continues them', () => {
+    const session = start().table.open(FACTS, 'alice')
+    const line = session.begin(1, channel, dialect)
+    session.leave(1)
+    session.leave(1)
+    expect([line.left, line.closed]).toEqual([true, true])
+    expect(codeOf(() => session.begin(1, channel, dialect))).toBeUndefined()
+  })
+
+  it('end with an error if they wait when the server stops, also those of single requests', async () => {
+    const { table } = start()
+    const session = table.open(FACTS, 'alice')
+    const alone = table.transient(FACTS, 'alice')
+    const asked = [session, alone].map((one) =>
+      one.begin(1, channel, dialect).ask(QUESTION, { timeoutMs: 1_000 }),
+    )
+    await table.endAll()
+    const error = { code: 'SERVER_DRAINING' }
+    expect(await Promise.all(asked)).toMatchObject([
+      { kind: 'refused', error },
+      { kind: 'refused', error },
+    ])
+    expect(table.size).toBe(0)
   })
 
   it('R9 take room while they wait', () => {
@@ -306,12 +468,42 @@ describe('the calls of a session', () => {
     expect(table.keptBytes).toBe(before)
   })
 
+  it('R9 take the last byte that is left, of all and of their caller', () => {
+    const facts = start()
+    facts.table.open(FACTS, 'alice')
+    const room = facts.table.keptBytes + 8_192
+    const all = start({ maxKeptBytes: room }).table.open(FACTS, 'alice')
+    expect([all.park(1), all.park(0)]).toEqual([false, true])
+    const mine = start({ maxKeptBytesPerCaller: room }).table.open(FACTS, 'alice')
+    expect([mine.park(1), mine.park(0)]).toEqual([false, true])
+  })
+
+  it('R9 take the room of streams that have ended', () => {
+    const { table } = start({ maxKeptBytes: 14_000 })
+    const session = table.open(FACTS, 'alice')
+    const stream = openStream(session)
+    stream.send('x'.repeat(4_000), false)
+    expect(session.park(0)).toBe(false)
+    stream.respond('{}')
+    expect(session.park(0)).toBe(true)
+    expect(session.streams.size).toBe(0)
+  })
+
+  it('R9 take room of their caller, also those of single requests', () => {
+    const { table } = start({ maxKeptBytesPerCaller: 10_000 })
+    expect(table.transient(FACTS, 'alice').park(0)).toBe(true)
+    expect(table.transient(FACTS, 'alice').park(0)).toBe(false)
+    expect(table.transient(FACTS, 'bob').park(0)).toBe(true)
+  })
+
   it('R9 of a single request keep its session swept while they wait', () => {
     const { table, clock, timers } = start()
     const session = table.transient(FACTS, 'alice')
     expect(timers.set).toEqual([])
     expect(session.park(0)).toBe(true)
     expect([timers.set.length, table.size]).toEqual([1, 0])
+    table.end(table.open(FACTS, 'alice'))
+    expect(timers.stopped).toBe(0)
     session.unpark(0)
     clock.now += IDLE_MS
     table.sweep()
@@ -320,6 +512,18 @@ describe('the calls of a session', () => {
 })
 
 describe('the tasks of a session', () => {
+  it('F1 are no longer observed if they end before the observation has begun', async () => {
+    const session = start().table.open(FACTS, 'alice')
+    const sent = listen(session)
+    const stopped: string[] = []
+    session.followTask('a', async (report) => {
+      report(undefined, true)
+      return () => stopped.push('a')
+    })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect([sent, stopped]).toEqual([[], ['a']])
+  })
+
   it('F1 are followed until they end, each once, and so many', async () => {
     const { table, errors } = start()
     const session = table.open(FACTS, 'alice')

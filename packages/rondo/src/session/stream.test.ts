@@ -29,6 +29,14 @@ describe('the event log', () => {
     expect(idsOf(log.after(1))).toEqual(['1-3', '1-4', '1-5'])
   })
 
+  it('log 3: never misses an event with an id of its own', () => {
+    const log = new EventLog('1', 50)
+    log.appendWhole('q', 'id: q\ndata: {}\n\n')
+    log.append('{"n":1}', false)
+    expect(log.after(1)).toHaveLength(1)
+    expect(log.after(0)).toBeUndefined()
+  })
+
   it('R9 stays within its bytes except for a single event, and a client never misses one unnoticed (log 2, log 3)', () => {
     const events = fc.array(fc.record({ text: fc.string({ maxLength: 50 }), droppable: fc.boolean() }), {
       minLength: 1,

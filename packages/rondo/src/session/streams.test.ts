@@ -302,6 +302,28 @@ describe('a stream whose connection is lost', () => {
     expect(lost).toEqual(['lost'])
   })
 
+  it('stream 4: is kept for that time once it has ended, however often it is ended', () => {
+    const { open, pass, streams } = start({ options: { resumeMs: 1_000 } })
+    const { stream } = open()
+    stream.send('1', false)
+    stream.end()
+    pass(999)
+    stream.end()
+    expect(streams.size).toBe(1)
+    pass(1)
+    expect(streams.size).toBe(0)
+  })
+
+  it('log 3: is not resumed if a response of a batch is no longer kept', () => {
+    const { open, resume } = start()
+    const { stream } = open({ responses: 3, batch: true })
+    stream.respond(`"${'x'.repeat(100_000)}"`)
+    stream.send('"note"', false)
+    expect(resume('1-0').isResumed).toBe(true)
+    stream.send(`"${'x'.repeat(200_000)}"`, false)
+    expect(resume('1-0').isResumed).toBe(false)
+  })
+
   it('stream 3: has its time again each time that it is lost', () => {
     const { open, pass, resume, lost } = start({ options: { resumeMs: 1_000 } })
     const { stream, leave } = open()
@@ -417,6 +439,16 @@ describe('a stream whose connection is lost', () => {
 
 describe('streamMs', () => {
   const options = { streamMs: 1_000, resumeMs: 10_000 }
+
+  it('closes no response that has not begun, even if it is 0', () => {
+    const { open, pass } = start({ options: { ...options, streamMs: 0 } })
+    const { stream, seen } = open({ name: () => '7', after: 3 })
+    pass(1)
+    expect(seen.ends).toBe(0)
+    stream.send('1', false)
+    pass(1)
+    expect(seen.ends).toBe(1)
+  })
 
   it('ends the stream of a call, and its client resumes it', () => {
     const { open, pass, resume, timers, lost, streams } = start({ options })
