@@ -51,7 +51,7 @@ const TESTS = {
       'operate/log operate/author-mistakes operate/telemetry task/concurrency task/promotion scenarios/task-capability',
     report: 'operate/log operate/author-mistakes operate/telemetry operate/telemetry-signals task/retry',
     around: '',
-    migration: 'scenarios/continuation',
+    migration: '',
   },
   'store/engine': [
     beside('store/engine'),

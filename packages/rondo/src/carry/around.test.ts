@@ -150,6 +150,41 @@ describe('a call inside steps', () => {
     }
   })
 
+  it('around 2: a step replies with what it throws in place of an error of the call', async () => {
+    const replaces = step(async (_call, next) => {
+      await next().catch(() => {})
+      throw new ToolError('No')
+    })
+    const { ending } = await run([replaces], {}, () => Promise.reject(new Error('odd')))
+    expect(ending).toMatchObject({ kind: 'complete', result: { isError: true, content: [{ text: 'No' }] } })
+  })
+
+  it('ends with what it resolved with if its reply comes back, and not with the reply', async () => {
+    const ending = { kept: true }
+    const form = { toReply: () => done, fromReply: () => ({ kept: false }) }
+    const passes = step((_call, next) => next())
+    expect(await runAround([passes], facts(), async () => ending, form)).toBe(ending)
+  })
+
+  it('leaves no timer behind, even if it outlasts the steps', async () => {
+    const timers = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+    const before = timers()
+    let end = (_reply: Reply): void => {}
+    const call = () =>
+      new Promise<Reply>((resolve) => {
+        end = resolve
+      })
+    const drops = step(async (_call, next) => {
+      void next()
+      return other
+    })
+    await run([drops], {}, call)
+    end(done)
+    await run([step((_call, next) => next())])
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(timers()).toBeLessThanOrEqual(before)
+  })
+
   it('around 4: fails if a step does not settle, before it calls next or after', async () => {
     const never = new Promise<CallReply>(() => {})
     const before = await run([step(() => never, 'slow')], {}, undefined, 1)
@@ -247,23 +282,35 @@ describe('what a step learns of a request', () => {
   }
   const flow = { ...base, kind: 'flow', method: 'tools/call', target: 'pay', args: { order: 7 } }
 
+  const pay = { method: 'tools/call', target: 'pay', args: { order: 7 } }
+
   it.each<[string, object, object]>([
-    ['a first call', flow, { method: 'tools/call', target: 'pay', args: { order: 7 }, continues: false }],
-    ['a call with a state', { ...flow, requestState: 's' }, { continues: true }],
-    ['a call with answers', { ...flow, inputResponses: {} }, { continues: true }],
+    ['a first call', flow, pay],
+    ['a call with a state', { ...flow, requestState: 's' }, { ...pay, continues: true }],
+    ['a call with answers', { ...flow, inputResponses: {} }, { ...pay, continues: true }],
     [
       'a list',
-      { ...base, kind: 'list', method: 'tools/list', cursor: 'c' },
-      { cursor: 'c', args: {}, target: undefined, continues: false },
+      { ...base, kind: 'list', listing: 'tools', cursor: 'c' },
+      { method: 'tools/list', cursor: 'c' },
     ],
     [
       'a request about a task',
       { ...base, kind: 'task', action: 'get', taskId: 't' },
-      { task: 't', args: {}, cursor: undefined },
+      { method: 'tasks/get', task: 't' },
+    ],
+    [
+      'answers to a task',
+      { ...base, kind: 'task', action: 'update', taskId: 't', inputResponses: {} },
+      { method: 'tasks/update', task: 't' },
+    ],
+    ['a page of tasks', { ...base, kind: 'tasks', cursor: 'c' }, { method: 'tasks/list', cursor: 'c' }],
+    [
+      'a method of an extension',
+      { ...base, kind: 'custom', method: 'x/y', args: { order: 7 } },
+      { method: 'x/y', args: { order: 7 } },
     ],
   ])('is who asks for what: %s', async (_name, call, more) => {
-    expect(await learn(call)).toMatchObject({ ...known, ...more })
-    expect((await learn(flow))?.task).toBeUndefined()
+    expect(await learn(call)).toEqual({ ...known, args: {}, continues: false, ...more })
   })
 
   it('costs nothing without steps', async () => {

@@ -299,6 +299,20 @@ describe('a permit that is held', () => {
   })
 })
 
+it('M1 M3 the permit of a task passes to its alarm as soon as the run has something to undo', async () => {
+  const permit = await hold(roundOf('a', START))
+  const kept: unknown[] = []
+  const keep = async (...given: unknown[]) => void kept.push(given)
+  const { undoing } = withPermit({ undoing: { keep, lineage: 'l' } } as unknown as ReplayInput, permit)
+  const journal = { ...roundOf('a').beginning.journal, ...undoable } as Journal
+  if (!undoing || !('keep' in undoing)) throw new Error('no undoing')
+  expect(undoing).toMatchObject({ lineage: 'l' })
+  await undoing.keep(journal, {} as never)
+  expect(kept).toEqual([[journal, {}]])
+  await permit.hold(0)
+  expect(renewed).toEqual([[HOLD_MS + HOUR, expect.any(String)]])
+})
+
 it('M1 M3 the run of a call that cannot be undone still says why', async () => {
   const permit = await hold(roundOf('a'))
   const undoing = { missing: 'a store' }

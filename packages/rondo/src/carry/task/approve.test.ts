@@ -79,10 +79,10 @@ describe('the result of a tool that asked for approvals', () => {
     const approvals = turn()
     for (const [key, verdict] of Object.entries(verdicts)) approvals.learned(key, verdict)
     const { content, _meta } = approvals.mark({ ...result, ...(isError && { isError }) }) as unknown as {
-      content: { text: string }[]
+      content: object[]
       _meta: Record<string, unknown>
     }
-    return [_meta[META], content.slice(1).map(({ text }) => text), _meta.own]
+    return [_meta[META], content.slice(1), _meta.own]
   }
   const mixed =
     'The approval "a" was given. The approval "b" was not given. What needed one that was not given was not executed.'
@@ -117,7 +117,7 @@ describe('the result of a tool that asked for approvals', () => {
       ['Not approved: what needed the approval was not executed.'],
     ],
   ])('says what became of them: %j, isError %s', (verdicts, isError, approval, words) => {
-    expect(marked(verdicts, isError)).toEqual([approval, words, 1])
+    expect(marked(verdicts, isError)).toEqual([approval, words.map((text) => ({ type: 'text', text })), 1])
   })
 
   it('is unchanged if the handler has learned of none', () => {
