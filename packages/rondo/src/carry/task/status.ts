@@ -195,7 +195,7 @@ export function createShown(host: FlowHost, tasks: TaskHost, turn: TaskTurn, bef
     const [event] = eventsOf(host, tasks, task, [slot])
     if (event) return { hook: event[0], value: event[1] }
     const question = Object.hasOwn(parked.asked, slot.key) ? parked.asked[slot.key] : undefined
-    if (!question || slot.role === 'hook') return undefined
+    if (!question) return undefined
     const { answer } = unmarkAnswer(openPiece(host, tasks, task, `answer ${slot.key}`, slot.answer))
     // Text is a method that the client turned out not to implement: the next turn does without it.
     return typeof answer === 'string'
