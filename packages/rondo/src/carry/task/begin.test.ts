@@ -187,7 +187,12 @@ describe('a call that begins as a task', () => {
       epoch: 'epoch',
       brought: { answers: { a: 1 }, asked: { a: 'd' }, unasked: false },
     })
-    expect(created[0]?.journal).toHaveLength(1)
+    const { method, target, args, protocolVersion, capabilities } = roundOf().call
+    expect(planOf().call).toEqual({ method, target, args, protocolVersion, capabilities })
+    const [first] = created as [NewTask]
+    expect(first.journal?.map((one) => openPiece(host, tasks, first, 'record', one))).toEqual([
+      { entry: { kind: 'step', key: 'a', at: 1, value: 1 } },
+    ])
     await continueAsTask(
       roundOf({ ...given, call: { inputResponses: { a: 1 } } as unknown as Partial<FlowCall> }),
       { journal: roundOf(given).beginning.journal } as RunReport,
@@ -232,7 +237,21 @@ describe('a call that begins as a task', () => {
     const answered = { inputResponses: { a: 1 } } as unknown as Partial<FlowCall>
     await queueAsTask(roundOf({ call: answered, beginning: { asked: { a: 'd' } } }))
     expect(planOf()).toMatchObject({ brought: { answers: { a: 1 } } })
-    expect(() => continueAsTask(roundOf({ call: { capabilities: {} } }), {} as RunReport)).toThrow(RondoError)
+    expect(() => continueAsTask(roundOf({ call: { capabilities: {} } }), {} as RunReport)).toThrow(
+      expect.objectContaining({ code: 'SERVER_INTERNAL' }),
+    )
+  })
+
+  it('B8 needs the epoch of the store', async () => {
+    const down = new RondoError('STORE_UNAVAILABLE')
+    const once = { ...host.store?.once, epoch: () => Promise.reject(down) }
+    host = {
+      ...host,
+      epoch: async () => undefined,
+      store: { ...host.store, once } as unknown as OpenHost['store'],
+    }
+    await expect(begin()).rejects.toThrow(down)
+    expect((await begin({ journal: { epoch: 'known' } }))?.kind).toBe('task_created')
   })
 })
 
@@ -271,14 +290,45 @@ describe('a call that is the same as an open one', () => {
     expect(await same({ call: { args: { order: 9 } } })).toBeTypeOf('string')
   })
 
-  it('M3 is told to come again if the other is just beginning', async () => {
-    const permits = {
-      ...host.store?.permits,
-      acquire: async () => ({ kind: 'busy', retryMs: 1, waitedMs: 0, task: 'another' }),
+  /** From now on another call holds the permit, which names this task; returns how often it was asked for. */
+  const occupy = (task: string | undefined): (() => number) => {
+    let asked = 0
+    const acquire = async () => {
+      asked += 1
+      return { kind: 'busy', retryMs: 1, waitedMs: 0, task }
     }
+    const permits = { ...host.store?.permits, acquire }
     host = { ...host, store: { ...host.store, permits } as unknown as OpenHost['store'] }
+    return () => asked
+  }
+
+  it('M3 is told to come again if the other is just beginning', async () => {
+    const tries = occupy('another')
     await expect(same()).rejects.toMatchObject({ code: 'STORE_BUSY', data: { retryAfterMs: 1_000 } })
     expect(created).toEqual([])
+    expect(tries()).toBe(3)
+  })
+
+  it('M3 gets a task of its own if the permit names none, or the store keeps no permits', async () => {
+    occupy(undefined)
+    const first = await same()
+    host = { ...host, store: { ...host.store, permits: undefined } as OpenHost['store'] }
+    const second = await same()
+    expect(second).toBeTypeOf('string')
+    expect(second).not.toBe(first)
+    refusal = new RondoError('LIMIT_TASKS')
+    await expect(same()).rejects.toBe(refusal)
+  })
+
+  it('M3 finds the task that another release of the service has begun, and is logged with it', async () => {
+    const id = String(idOf(await begin()))
+    const value = JSON.stringify(['shop', 'pay', created[0]?.owner.principal, '{"order":7}'])
+    const tags = tagsOf(host.keys.ring, 'dedupe', value)
+    await host.store?.permits?.acquire({ holder: `dedupe ${id}`, tags, limit: 1, holdMs: MINUTE, task: id })
+    const lines: object[] = []
+    host = { ...host, silent: false, log: (line) => void lines.push(line) }
+    expect(await same()).toBe(id)
+    expect(lines).toEqual([expect.objectContaining({ event: 'round', outcome: 'task', task: id })])
   })
 })
 
@@ -414,6 +464,16 @@ describe('a journal that is too large for its token', () => {
       await expect(unspill({ ...round, host: { ...round.host, ...more } as FlowHost })).rejects.toMatchObject(
         refused,
       )
+  })
+
+  it('R9 is refused if it is too large for the store, too', async () => {
+    const value = 'x'.repeat(16 * 1024 * 1024)
+    const entries = [{ kind: 'step', key: 'a', at: 1, value }] as unknown as Journal['entries']
+    const round = roundOf({ journal: { entries, epoch: 'epoch' }, call: { capabilities: {} } })
+    const { journal } = round.beginning
+    const pause = { report: {}, journal, asked: {}, facts: { outcome: 'input_required' } } as unknown as Pause
+    const keeping = sealWithStore(round, pause, host.store as FlowStore, async () => ({ kind: 'too-large' }))
+    await expect(keeping).rejects.toMatchObject({ code: 'LIMIT_STATE_BYTES' })
   })
 
   it('P14 is found by another release of the service', async () => {

@@ -6,7 +6,7 @@ import { createMemoryStore } from '../../store/memory/store.ts'
 import { createTaskId, type TaskTurn } from '../../store/task-engine.ts'
 import type { Target } from '../../tool/target.ts'
 import type { TaskHost } from '../host.ts'
-import { deliverEvent, type EventDelivery, type HookView, hooksOf, viewHook } from './hook.ts'
+import { deliverEvent, type EventDelivery, eventsOf, type HookView, hooksOf, viewHook } from './hook.ts'
 import { ownerOf } from './journal.ts'
 
 const DAY = 86_400_000
@@ -120,6 +120,44 @@ describe('a hook', () => {
     expect(await deliver(id, { note: 'x'.repeat(20) })).toEqual({ kind: 'accepted' })
   })
 
+  it('G3 takes what its schema describes', async () => {
+    let id = ''
+    await park(async (hooks) => {
+      id = await hooks.open('paid', { schema: { type: 'object', required: ['sum'] } }, undefined)
+    })
+    expect(await deliver(id, {})).toEqual({ kind: 'rejected', problem: expect.stringContaining('sum') })
+    expect(await deliver(id, { sum: 7 })).toEqual({ kind: 'accepted' })
+  })
+
+  it('G3 takes no event that is too large to be kept, and stays open', async () => {
+    let id = ''
+    await park(async (hooks) => {
+      id = await hooks.open('paid', {}, undefined)
+    })
+    const small = { ...tasks, maxPieceBytes: 2_000 }
+    const large = deliverEvent({ ...host, tasks: small }, small, () => undefined, id, Array(2_000).fill(1))
+    expect(await large).toEqual({ kind: 'rejected', problem: 'The event is too large' })
+    expect(await deliver(id, 1)).toEqual({ kind: 'accepted' })
+  })
+
+  it('G3 needs a name that a store can keep', async () => {
+    const opening = park(async (hooks) => void (await hooks.open('a\0', {}, undefined)))
+    await expect(opening).rejects.toThrow(TypeError)
+  })
+
+  it('G3 has its event for the next turn, and one that has none has none', async () => {
+    const ids: string[] = []
+    const task = await park(async (hooks, turn) => {
+      await turn.publish({ open: [{ key: 'question', request: 'r' }] })
+      for (const key of ['paid', 'visited']) ids.push(await hooks.open(key, {}, undefined))
+    })
+    await deliver(ids[0] ?? '', { sum: 7 })
+    const of = { id: task, owner: ownerOf(host, ann) }
+    const slots = (await tasks.engine.slots(of.id, of.owner)) ?? []
+    expect(slots).toHaveLength(3)
+    expect([...eventsOf(host, tasks, of, slots)]).toEqual([['paid', { sum: 7 }]])
+  })
+
   it('G3 asks the tool about an event, with the caller of its task, and says why it was refused', async () => {
     const asked: unknown[] = []
     const verdicts: unknown[] = [false, '', 'too late', 1, true]
@@ -179,6 +217,29 @@ describe('the id of a hook', () => {
       expect(await view(id)).toEqual({ kind: 'unknown' })
       expect(await deliver(id, 1)).toEqual({ kind: 'unknown' })
     }
+  })
+
+  it('G3 T17 is text, and begins like one', async () => {
+    const id = idOf(await opened())
+    for (const odd of [id.slice(2), `x.${id.slice(2)}`, '', 7, undefined])
+      expect(await view(odd as string)).toEqual({ kind: 'unknown' })
+  })
+
+  it('T17 that is refused fills no log: ten lines a minute for each reason, and then how many were left out', async () => {
+    const messages = async (count: number): Promise<string[]> => {
+      events = []
+      for (let asked = 0; asked < count; asked++) await view('h.forged')
+      return events.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
+    }
+    const first = await messages(13)
+    expect(first).toHaveLength(10)
+    expect(new Set(first).size).toBe(1)
+    time += 59_999
+    expect(await messages(2)).toEqual([])
+    time += 1
+    const [next, ...others] = await messages(2)
+    expect(next).toBe(`${first[0]}; 5 others like it were not logged`)
+    expect(others).toEqual([first[0]])
   })
 
   it('T17 that is refused is in the log with its reason, whatever asked for it', async () => {

@@ -293,7 +293,9 @@ describe('a piece of a task', () => {
     expect(
       openPiece(exact, exact.tasks as TaskHost, of, 'result', sealPiece(exact, of, 'result', value)),
     ).toBe(value)
-    expect(() => sealPiece(below, of, 'result', value)).toThrow('maxPieceBytes')
+    expect(() => sealPiece(below, of, 'result', value)).toThrow(
+      expect.objectContaining({ code: 'LIMIT_STATE_BYTES' }),
+    )
     expect(sealPiece({ ...below, tasks: undefined }, of, 'result', value)).toHaveLength(sealed.length)
   })
 

@@ -1,5 +1,6 @@
 /** How the call stands that an alarm looks after, and what the alarm's turn does then (guard 3 and 4 in `../undo.ts`). */
 
+import { getEventListeners } from 'node:events'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
 import type { WorkEntry } from '../../journal/journal.ts'
@@ -139,6 +140,7 @@ describe('the alarm of a call in rounds', () => {
       wakeAt: EXPIRES,
       liveUntil: EXPIRES + tasks.ttlMs,
     })
+    expect(await turnAt(START)).toMatchObject({ kind: 'park', wakeAt: EXPIRES })
     expect(await turnAt(EXPIRES - 1, true)).toMatchObject({
       kind: 'park',
       inputs: new Map(),
@@ -166,6 +168,16 @@ describe('the alarm of a call in rounds', () => {
       expect(undone(await turnAt(at))).toEqual({ undone: [] })
       expect(await readGuard(host, guard)).toBeUndefined()
     }
+  })
+
+  it('M1 has nothing to do if another worker removes the record meanwhile', async () => {
+    await write({})
+    const store = host.store as Store
+    const records = store.records as NonNullable<Store['records']>
+    let reads = 0
+    const get: typeof records.get = async (id) => (++reads === 1 ? records.get(id) : undefined)
+    host = { ...host, store: { ...store, records: { ...records, get } } }
+    expect(undone(await turnAt(EXPIRES))).toEqual({ undone: [] })
   })
 
   it('M1 undoes at once what another worker has begun to undo, and nothing twice', async () => {
@@ -211,6 +223,19 @@ describe('the alarm of a task', () => {
     else expect(undone(outcome)).toEqual({ undone: [] })
     const now = await readGuard(host, guard)
     expect(now?.phase).toBe({ undoes: 'undoing', done: 'undone', well: undefined }[does])
+  })
+
+  it('M1 goes by the task itself where the store keeps no end of it', async () => {
+    const store = host.store as Store
+    const alarms = store.alarms as NonNullable<Store['alarms']>
+    for (const none of [undefined, { ...alarms, ended: async () => undefined }]) {
+      await write({ task: await follow('completed') })
+      const before = host
+      host = { ...host, store: { ...store, alarms: none } as Store }
+      expect(undone(await turnAt(START, true))).toEqual({ undone: [] })
+      host = before
+      expect(await readGuard(host, guard)).toBeUndefined()
+    }
   })
 
   it('M1 looks again soon after it has parked for the first time, and then when the task expires', async () => {
@@ -300,7 +325,14 @@ describe('the alarm that undoes', () => {
     expect(keys.size).toBe(2)
     expect(await readGuard(host, guard)).toMatchObject({ phase: 'undone' })
     expect(events).toContainEqual(
-      expect.objectContaining({ event: 'undo', flow: 'flow', undone: ['car', 'room'], failed: [] }),
+      expect.objectContaining({
+        event: 'undo',
+        flow: 'flow',
+        task: guard.alarm,
+        turn: 1,
+        undone: ['car', 'room'],
+        failed: [],
+      }),
     )
   })
 
@@ -328,6 +360,10 @@ describe('the alarm that undoes', () => {
       inputs: new Map(),
       wakeAt: START + 1_000,
       liveUntil: START + 1_000 + tasks.ttlMs,
+    })
+    const of = { id: guard.alarm, owner: guard.owner }
+    expect(kept.map((one) => openPiece(host, tasks, of, 'record', one))).toContainEqual({
+      attempt: { key: 'room.undo', count: 1, due: START + 1_000 },
     })
     fails = []
     expect(undone(await turnAt(START + 1_000, true, { journal: kept }, toolFor(['room', 'car'])))).toEqual({
@@ -376,6 +412,51 @@ describe('the alarm that undoes', () => {
       expect(await undo({ [name]: AbortSignal.abort() })).toEqual({ kind: 'release' })
       expect(await readGuard(host, guard)).toMatchObject({ phase: 'undoing' })
     }
+  })
+
+  it('M1 counts any other error as a failure of the alarm', async () => {
+    await write({ phase: 'undoing', journal: both })
+    const record = () => Promise.reject(new RondoError('LIMIT_STATE_BYTES'))
+    await expect(undo({ record })).rejects.toMatchObject({ code: 'LIMIT_STATE_BYTES' })
+  })
+
+  it('M1 leaves the end of the call to another worker if its turn is lost with the last undo', async () => {
+    await write({ phase: 'undoing', journal: both })
+    const lost = new AbortController()
+    const seen: boolean[] = []
+    const tool = toolFor([], {
+      prepare: () => ({
+        kind: 'ready',
+        async run(ctx: Context) {
+          const undo = () => {
+            lost.abort()
+            seen.push(ctx.signal.aborted)
+          }
+          await ctx.effect('room', () => 1, { undo })
+          return 'done'
+        },
+      }),
+    } as unknown as Partial<Target>)
+    expect(await undo({ signal: lost.signal }, tool)).toEqual({ kind: 'release' })
+    expect(seen).toEqual([true])
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'undoing' })
+    expect(getEventListeners(lost.signal, 'abort')).toEqual([])
+  })
+
+  it('M1 M3 keeps its permit until it tries an undo again', async () => {
+    const store = host.store as Store
+    const permits = store.permits as PermitStore
+    const held: number[] = []
+    const renew: PermitStore['renew'] = (holder, grant, holdMs, endsWith) => {
+      held.push(holdMs)
+      return permits.renew(holder, grant, holdMs, endsWith)
+    }
+    host = { ...host, store: { ...store, permits: { ...permits, renew } } }
+    const concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
+    await write({ phase: 'undoing', journal: both })
+    fails = ['room']
+    expect(await undo({}, toolFor(['room', 'car'], { concurrency }))).toMatchObject({ kind: 'park' })
+    expect(held.at(-1)).toBe(2 * LEASE_MS + 1_000 + 3_600_000)
   })
 
   it('M1 M3 waits for a permit like any other call of the key, and releases it afterwards', async () => {
