@@ -25,33 +25,16 @@ const TESTS = {
   journal: [beside('journal')],
   carry: {
     permit: 'task/concurrency',
-    'single-use': 'task/single-use scenarios/single-use',
-    undo: 'task/undo scenarios/undo',
-    'task/redeem': 'task/undo',
     token:
       'task/single-use security/binding security/fork task/promotion task/lost-reply scenarios/task-capability',
-    'task/journal': 'task/keys task/offer task/retry task/beside-work task/large',
-    'task/begin':
-      'task/lost-reply task/promotion task/large task/related task/keys task/tools task/concurrency scenarios/task-capability',
-    'task/call':
-      'task/draft task/published task/session task/session-list task/poll-interval task/notification task/related task/tools',
-    'task/hook': 'task/hook',
-    'task/operate': '',
-    'task/approve': '',
-    'task/turn':
-      'task/hook task/time task/retry task/lost-reply task/offer task/store-failure task/large task/keys scenarios/approvals',
-    'task/status': 'task/status task/beside-work task/offer task/hook task/keys task/retry',
-    'task/label': 'scenarios/labels',
+    undo: 'task/undo',
+    push: 'task/session task/tools',
+    round: 'operate/author-mistakes task/promotion',
     'task/tools': 'task/tools',
-    'carrier host':
-      'scenarios/task-capability scenarios/rounds task/tools task/time task/promotion scenarios/unread operate/author-mistakes',
-    scope: '',
-    push: 'task/session task/tools scenarios/time-carriers',
-    round:
-      'operate/log operate/author-mistakes operate/telemetry task/concurrency task/promotion scenarios/task-capability',
-    report: 'operate/log operate/author-mistakes operate/telemetry operate/telemetry-signals task/retry',
-    around: '',
-    migration: '',
+    'task/turn': 'task/time task/retry task/lost-reply task/offer task/store-failure task/large task/keys',
+    'around carrier host migration report scope single-use': '',
+    'task/approve task/begin task/call task/hook task/journal task/label': '',
+    'task/operate task/redeem task/status': '',
   },
   'store/engine': [
     beside('store/engine'),

@@ -65,7 +65,7 @@ const STORELESS: Given = { options: { store: undefined } }
 const PROMPT: Given = { call: { method: 'prompts/get' } }
 
 describe('the log of a round', () => {
-  it('T12 has the template of a resource instead of its URI', () => {
+  it('has the template of a resource instead of its URI', () => {
     const call = { method: 'resources/read', target: 'orders://7' } as const
     const { round } = start({ call, target: { label: 'orders://{id}' } })
     expect(subjectOf(round)).toEqual({ method: 'resources/read', target: 'orders://{id}' })

@@ -117,13 +117,13 @@ const reading = {
 }
 
 describe('the line of a round', () => {
-  it('N1 has its outcome and the time that it took', () => {
+  it('has its outcome and the time that it took', () => {
     const { round, events } = start()
     reportRound(round, undefined, { outcome: 'complete' })
     expect(events).toEqual([basic])
   })
 
-  it('N1 has everything that is known about its end', () => {
+  it('has everything that is known about its end', () => {
     const facts = {
       outcome: 'refused',
       asks: [{ key: 'a', kind: 'confirm' }],
@@ -150,7 +150,7 @@ describe('the line of a round', () => {
     ])
   })
 
-  it('N1 has the task that the call became', () => {
+  it('has the task that the call became', () => {
     const { round, events, ends, observed } = start()
     round.observed = observed
     reportRound(round, undefined, { outcome: 'task', task: 'new' })
@@ -158,7 +158,7 @@ describe('the line of a round', () => {
     expect(ends).toEqual([{ outcome: 'task', task: 'new' }])
   })
 
-  it('T12 has the template of a resource instead of its URI', () => {
+  it('has the template of a resource instead of its URI', () => {
     const { round, events } = start(reading)
     reportRound(round, undefined, { outcome: 'complete' })
     expect(events).toMatchObject([{ method: 'resources/read', target: 'orders://{id}' }])
@@ -170,7 +170,7 @@ describe('the line of a round', () => {
     [true, undefined, undefined],
     [false, undefined, undefined],
   ])(
-    'N1 has the version that sealed its state if another one runs: anchored %s, sealed by %s',
+    'has the version that sealed its state if another one runs: anchored %s, sealed by %s',
     (anchored, sealedVersion, logged) => {
       const { round, events } = start()
       reportRound({ ...round, beginning: { ...round.beginning, anchored, sealedVersion } }, undefined, {
@@ -180,7 +180,7 @@ describe('the line of a round', () => {
     },
   )
 
-  it('N1 has the server that ran it, in a gateway', () => {
+  it('has the server that ran it, in a gateway', () => {
     const upstream = () => ({ name: 'orders', revision: '2025-11-25' })
     const { round, events } = start({ target: { ...tool, upstream } })
     reportRound(round, undefined, { outcome: 'complete' })
@@ -199,7 +199,7 @@ describe('the line of a round', () => {
     expect(seen).toEqual([[basic, trace, round.beginning.journal, report]])
   })
 
-  it('N1 is noted as the end of its task until the store has it', () => {
+  it('is noted as the end of its task until the store has it', () => {
     const row = {} as TaskHead
     reportRound(start({ row }).round, undefined, { outcome: 'refused', code: 'LIMIT_ROUNDS' })
     expect(notedEnd(row)).toEqual({ outcome: 'refused', code: 'LIMIT_ROUNDS' })
@@ -210,14 +210,14 @@ describe('the line of a round', () => {
 describe('the log', () => {
   const place = { flow: 'flow', round: 3, method: 'tools/call', target: 'pay' }
 
-  it('N1 has a fault with its place', () => {
+  it('has a fault with its place', () => {
     const error = new Error('odd')
     const { round, events } = start()
     logFault(round, error)
     expect(events).toEqual([{ event: 'fault', ...place, error }])
   })
 
-  it('N5 has the failure of a store once, whatever fails because of it', () => {
+  it('has the failure of a store once, whatever fails because of it', () => {
     const error = new RondoError('STORE_UNAVAILABLE')
     for (const isSaid of [true, false]) {
       let asked = 0
@@ -239,7 +239,7 @@ describe('the log', () => {
     expect(events).toHaveLength(1)
   })
 
-  it('N1 has an attempt that will be retried, and telemetry counts it', () => {
+  it('has an attempt that will be retried, and telemetry counts it', () => {
     const error = new Error('no')
     const failed = { kind: 'step', key: 'load', attempt: 2, due: START + 90, error } as const
     const { round, events, counted } = start()
@@ -258,7 +258,7 @@ describe('the log', () => {
     expect(() => reportRetry(start({}, { observer: {} }).round, failed)).not.toThrow()
   })
 
-  it('P6 has why a state was refused, and the round that it was meant for', () => {
+  it('has why a state was refused, and the round that it was meant for', () => {
     const { round, events } = start()
     const { host } = round
     logStateRefused(
@@ -280,7 +280,7 @@ describe('advice in development mode', () => {
   const messages = (events: readonly LogFacts[]) =>
     events.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
 
-  it('N7 is given once for each tool and subject', () => {
+  it('is given once for each tool and subject', () => {
     const { round, events } = start({ target: { ...tool } })
     for (let again = 0; again < 2; again++) {
       adviseHoisting(round, ['a'])
@@ -296,7 +296,7 @@ describe('advice in development mode', () => {
     expect(messages(events)).toHaveLength(7)
   })
 
-  it('N7 names the tool, and what it is about', () => {
+  it('names the tool, and what it is about', () => {
     const { round, events } = start({ target: { ...tool } })
     adviseHoisting(round, ['a'])
     adviseHoisting({ ...round, target: { ...tool } }, ['a', 'b'])
@@ -321,7 +321,7 @@ describe('telemetry', () => {
   }
   const of = { flow: 'flow', round: 3 }
 
-  it('N2 learns of a round and of a turn as they begin', () => {
+  it('learns of a round and of a turn as they begin', () => {
     const first = start()
     expect(observeRound(first.round)).toBe(first.observed)
     expect(first.begun).toEqual([{ kind: 'round', ...request, ...of }])
@@ -339,13 +339,13 @@ describe('telemetry', () => {
     [START - 500, 500],
     [START, 0],
     [START + 5, 0],
-  ])('N2 learns how long a flow waited for its answers: asked at %i, %i ms', (askedAt, waitedMs) => {
+  ])('learns how long a flow waited for its answers: asked at %i, %i ms', (askedAt, waitedMs) => {
     const { round, begun } = start()
     observeRound({ ...round, beginning: { ...round.beginning, askedAt } })
     expect(begun).toEqual([{ kind: 'round', ...request, ...of, waitedMs }])
   })
 
-  it('N2 learns of a request whose state did not open', () => {
+  it('learns of a request whose state did not open', () => {
     const { round, begun, ends } = start()
     observeRefused(round, START, new RondoError('STATE_INVALID'))
     expect(begun).toEqual([{ kind: 'request', ...request }])
@@ -354,11 +354,11 @@ describe('telemetry', () => {
       expect(() => observeRefused(start({}, { observer }).round, START, 'odd')).not.toThrow()
   })
 
-  it('N2 learns nothing of an unknown error but that there was one', () => {
+  it('learns nothing of an unknown error but that there was one', () => {
     expect(toEnd(new Error('secret'))).toEqual({ outcome: 'refused', code: 'SERVER_INTERNAL' })
   })
 
-  it('N2 links a round to the first one and to the last one of its flow', () => {
+  it('links a round to the first one and to the last one of its flow', () => {
     const { round, observed } = start()
     const withBoth = (before: readonly [string, string] | undefined, span: string | undefined) => {
       const journal = { ...round.beginning.journal, ...(before && { spans: before }) }
@@ -404,7 +404,7 @@ describe('telemetry', () => {
       { kind: 'task_failed', error: { code: -32000, message: 'no' } },
       { code: 'task_failed', rpc: -32000 },
     ],
-  ])('N2 learns how a request ended that runs no handler: %s', async (_name, reply, end) => {
+  ])('learns how a request ended that runs no handler: %s', async (_name, reply, end) => {
     const { begun, ends, ran, observed, ...got } = await observe(list, () => reply)
     expect(got.reply).toBe(reply)
     expect(got.given).toBe(observed)
@@ -414,7 +414,7 @@ describe('telemetry', () => {
     expect(ends).toEqual([end])
   })
 
-  it('N2 learns of a request that fails, and which task it names', async () => {
+  it('learns of a request that fails, and which task it names', async () => {
     for (const [error, end] of [
       [new RondoError('PEER_TASK'), { code: 'PEER_TASK', rpc: -32602 }],
       [new Error('odd'), { code: 'SERVER_INTERNAL' }],
@@ -428,7 +428,7 @@ describe('telemetry', () => {
     }
   })
 
-  it('N2 costs nothing without an observer of operations', async () => {
+  it('costs nothing without an observer of operations', async () => {
     for (const observer of [undefined, {}]) {
       const { reply, given, ends } = await observe(list, () => done, { observer })
       expect([reply, given, ends]).toEqual([done, undefined, []])
@@ -437,7 +437,7 @@ describe('telemetry', () => {
 })
 
 describe('the place of an error', () => {
-  it('N1 is that of the innermost round', () => {
+  it('is that of the innermost round', () => {
     const error = new Error('odd')
     recordPlace(error, { flow: 'inner' })
     recordPlace(error, { flow: 'outer' })
@@ -456,7 +456,7 @@ describe('the place of an error', () => {
 describe('a call that failed', () => {
   const result = (message: string) => ({ kind: 'complete', result: failing(message) })
 
-  it('T11 replies with what a ToolError says, or that the tool failed', () => {
+  it('replies with what a ToolError says, or that the tool failed', () => {
     expect(thrown(tool, new ToolError('No table'), false)).toEqual({
       outcome: 'tool_error',
       reply: result('No table'),
@@ -526,7 +526,7 @@ describe('a call that failed', () => {
     },
   )
 
-  it('C9 tells an older client why it cannot be asked', () => {
+  it('tells an older client why it cannot be asked', () => {
     const error = new RondoError('PEER_CAPABILITY', 'It cannot be asked.')
     expect(unaskableReply(tool, error)).toEqual(result(error.sentence))
     expect(unaskableReply(tool, error, 'Use another.')).toEqual(result(`${error.sentence} Use another.`))
