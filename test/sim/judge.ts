@@ -399,7 +399,9 @@ export function createJudge(world: World, plan: Plan): Judge {
       judgeAttempt(run, key, attempt)
       const past = run.inherits ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
       const known = past.filter(({ at }) => run.inherits || (at < run.at && !stale))
-      const again = known.some((one) => one.key === key) || run.parent?.done.has(key)
+      // A full journal does not keep the work that filled it.
+      const isKept = plan.maxEntries === undefined && run.parent?.done.has(key)
+      const again = known.some((one) => one.key === key) || isKept
       check('acknowledged', !again, () => `${run.id} runs ${key} again, whose result was recorded`)
       if (effectKey === undefined) return
       judgeAlone(run, key)
