@@ -84,11 +84,11 @@ describe('the record of a call whose handler has returned a result', () => {
   async function endWell(
     line: Partial<Line>,
     more: Partial<Round> = {},
-    entries: Journal['entries'] = [],
+    known: Partial<Journal> = {},
   ): Promise<string | undefined> {
     await changeGuard(host, guard(), DAY, () => ({ phase: 'open', journal }))
     const value = { content: [] }
-    const ran = { ending: { kind: 'returned', value }, journal: { ...journal, entries }, undoable: [] }
+    const ran = { ending: { kind: 'returned', value }, journal: { ...journal, ...known }, undoable: [] }
     const round = roundOf({ ...more, line: line as Line })
     const report = await undoAfter(round, {} as ReplayInput, ran as unknown as UndoneReport)
     expect(report).toMatchObject(ran)
@@ -103,7 +103,13 @@ describe('the record of a call whose handler has returned a result', () => {
 
   it('M1 R7 stays if the handler has undone its effects: the round comes again if its reply is lost', async () => {
     const entries = [{ kind: 'undo', key: 'room.undo', at: START } as const]
-    expect(await endWell({ closed: false }, {}, entries)).toBe('ended')
+    expect(await endWell({ closed: false }, {}, { entries })).toBe('ended')
+  })
+
+  it('M1 is closed if the call began another effect after it had undone those before', async () => {
+    const effects = { begun: [...(journal.begun ?? []), { key: 'car', effectKey: 'key of car' }] }
+    const entries = [{ kind: 'undo', key: 'room.undo', at: START } as const]
+    expect(await endWell({ closed: false }, {}, { ...effects, entries })).toBe('ended')
   })
 
   it('M1 is closed by the worker that holds the task, and by none that has lost it', async () => {

@@ -313,9 +313,8 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   await host.keys.ready()
   const guard = guardOf(host, journal.seed, journal.lineage)
   const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)
-  const left = leftToUndo(journal)
-  const tried = journal.entries.some((entry) => entry.kind === 'undo')
-  if (how === 'well' && !(tried && left.length > 0)) return endWell(round, guard, ttlMs, report, tried)
+  const tried = journal.entries.filter(({ kind }) => kind === 'undo') as WorkEntry[]
+  if (how === 'well' && tried.every(isUndone)) return endWell(round, guard, ttlMs, report, tried.length > 0)
   const kept = await changeGuard(host, guard, ttlMs, (now) => {
     if (now?.phase === 'ended' || now?.phase === 'undone') return undefined
     const merged = merge(journal, now?.journal)
