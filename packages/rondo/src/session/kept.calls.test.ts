@@ -235,6 +235,49 @@ describe('an answer to a question that is kept', () => {
     expect(first.reads).toHaveLength(before)
   })
 
+  it('kept 2: names a call with so many questions', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { ids } = await park(world, [...'abcdefghijkl'])
+    expect(ids[11]).toBe('c_one.12')
+    expect(await second.kept.answer(second.session, undefined, 'c_one.12', result(1), ADMIT)).toBe(true)
+    expect(first.given).toEqual([['l', result(1)]])
+  })
+
+  it('kept 1: lives as long as the call, whoever answers', async () => {
+    const world = start({ resumeMs: 5_000 })
+    const [first, second] = world.parts
+    const { ids } = await park(world)
+    world.clock.now += 1_000
+    await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    expect(second.writes.at(-1)?.ttlMs).toBe(HOUR + 4_000)
+    await second.kept.answer(second.session, undefined, ids[1] ?? '', result(1), ADMIT)
+    expect(first.writes.at(-1)?.ttlMs).toBe(HOUR + 4_000)
+  })
+
+  it('kept 2: is passed on by an instance whose call is only in the store by now', async () => {
+    const world = start()
+    const [first] = world.parts
+    const { call, ids } = await park(world)
+    call.release()
+    await first.kept.flush()
+    expect(await first.kept.answer(first.session, undefined, ids[0] ?? '', result(1), ADMIT)).toBe(true)
+    expect([first.told, first.given]).toEqual([[NEWS], []])
+  })
+
+  it('kept 2: is passed on by an instance that has lost the call without learning of it', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { ids } = await park(world)
+    const found = await second.kept.find(second.session, STREAM)
+    first.link.isAway = true
+    await second.kept.take(second.session, STREAM, found as never, 9)
+    first.link.isAway = false
+    await first.kept.answer(first.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    expect(first.told).toEqual([NEWS])
+    expect(first.given).toEqual([])
+  })
+
   it('R2 kept 2: counts if it is the first', async () => {
     const world = start()
     const [first, second] = world.parts
@@ -318,6 +361,41 @@ describe('an answer to a question that is kept', () => {
       second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT),
     ).rejects.toMatchObject({ code: 'STORE_BUSY' })
     expect(first.given).toEqual([])
+  })
+})
+
+describe('answers to the questions of a task', () => {
+  it('F1 reach the task all at once, when the last one is there', async () => {
+    const delivered: unknown[] = []
+    const engine = { deliver: async (id: string) => void delivered.push(id) }
+    const world = start({}, { tasks: { engine } as never })
+    const [, second] = world.parts
+    const { ids } = await park(world, ['a', 'b'], 'task')
+    const answer = (index: number, given: PeerAnswer) =>
+      second.kept.answer(second.session, undefined, ids[index] ?? '', given, ADMIT)
+    await answer(0, result(1))
+    expect(delivered).toEqual([])
+    await answer(1, result(2))
+    expect(delivered).toEqual(['task'])
+    expect(second.told).toHaveLength(2)
+  })
+
+  it('F1 do not reach it if one is an error, or the call is none of a task', async () => {
+    const delivered: unknown[] = []
+    const engine = { deliver: async (id: string) => void delivered.push(id) }
+    for (const task of ['task', undefined]) {
+      const world = start({}, { tasks: { engine } as never })
+      const [, second] = world.parts
+      const { ids } = await park(world, ['a'], task)
+      const given = task === undefined ? result(1) : ERROR
+      await second.kept.answer(second.session, undefined, ids[0] ?? '', given, ADMIT)
+    }
+    expect(delivered).toEqual([])
+    const none = start()
+    const { ids } = await park(none, ['a'], 'task')
+    expect(
+      await none.parts[1].kept.answer(none.parts[1].session, undefined, ids[0] ?? '', ERROR, ADMIT),
+    ).toBe(true)
   })
 })
 
@@ -418,6 +496,79 @@ describe('the instance that has a call', () => {
     await first.hear(NEWS)
     expect([first.left.length, second.left.length]).toEqual([1, 0])
     expect(second.told).toEqual([NEWS])
+  })
+
+  it('kept 5: runs no call that another instance takes at that moment', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { ids } = await park(world, ['a'])
+    const found = await second.kept.find(second.session, STREAM)
+    first.link.isAway = true
+    await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    first.link.isAway = false
+    const again = await second.kept.find(second.session, STREAM)
+    expect(found).toBeDefined()
+    const { records } = first.fleet
+    const { get } = records
+    let reads = 0
+    records.get = async (id) => {
+      const seen = await get(id)
+      reads += 1
+      if (reads === 1) await second.kept.take(second.session, STREAM, again as never, 0)
+      return seen
+    }
+    await first.hear(NEWS)
+    expect([first.given, first.left.length > 0]).toEqual([[], true])
+    expect(await recordOf(second)).toMatchObject({ holder: second.session.tag })
+  })
+
+  it('kept 5: runs no call whose record is gone at that moment', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { ids } = await park(world, ['a'])
+    first.link.isAway = true
+    await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    first.link.isAway = false
+    const { records } = first.fleet
+    const { get, remove } = records
+    let reads = 0
+    records.get = async (id) => {
+      const seen = await get(id)
+      reads += 1
+      if (reads === 1) await remove(id)
+      return seen
+    }
+    await first.hear(NEWS)
+    expect([first.given, first.left]).toEqual([[], []])
+    const gone = first.reads.length
+    await first.hear(NEWS)
+    expect(first.reads.length).toBeGreaterThan(gone)
+    expect([first.given, first.left]).toEqual([[], []])
+  })
+
+  it('is not told of a call without a line that it has lost', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const terms = { id: 1, target: 'a', protocolVersion: '2025-11-25', scopes: () => [] }
+    await first.kept.hold(first.session, { name: STREAM }, terms).park({ task: 'task' }, [], world.until)
+    const found = await second.kept.find(second.session, STREAM)
+    await second.kept.take(second.session, STREAM, found as never, 0)
+    await settle()
+    expect(first.log).toEqual([])
+  })
+
+  it('touches nothing while it has no call', async () => {
+    const world = start()
+    const [first] = world.parts
+    const { call } = await park(world)
+    await call.settle('response')
+    let touched = 0
+    first.fleet.records.touch = async () => {
+      touched += 1
+    }
+    first.timers[0]?.tick()
+    await first.kept.flush()
+    expect(touched).toBe(0)
   })
 
   it('reads nothing of calls that it does not have', async () => {
@@ -561,6 +712,15 @@ describe('a call that is over', () => {
     expect(await second.kept.take(second.session, STREAM, found as never, 0)).toBeUndefined()
   })
 
+  it('is no longer known here if it cannot be read', async () => {
+    const world = start()
+    const [first] = world.parts
+    const { call } = await park(world)
+    await world.store.remove(`test call ${STREAM}`)
+    first.link.beforePut = () => world.store.remove(`test call ${STREAM}`)
+    expect(await call.drop()).toBe(true)
+  })
+
   it('is left to the instance that has it', async () => {
     const world = start()
     const [first, second] = world.parts
@@ -586,8 +746,9 @@ describe('a call that is over', () => {
   })
 
   it('logs nothing about a store of which the log says already that it fails', async () => {
-    for (const isSaid of [true, false]) {
-      const world = start({}, { storeWatch: { isSaid: () => isSaid } } as never)
+    for (const isSaid of [true, false, undefined]) {
+      const storeWatch = isSaid === undefined ? undefined : { isSaid: () => isSaid }
+      const world = start({}, { storeWatch } as never)
       const [first] = world.parts
       const { call } = await park(world)
       first.fleet.records.put = () => Promise.reject(new RondoError('STORE_UNAVAILABLE'))

@@ -116,15 +116,21 @@ describe('a sealed record', () => {
     }
     expect(await change).toBe('stored')
     expect((await second.records.get('a', toText))?.value).toBe('31!')
+  })
+
+  it('is given up after others have changed it 32 times meanwhile', async () => {
+    const { parts } = start()
+    const [first, second] = parts
+    let tries = 0
     first.link.beforePut = async () => {
-      others += 1
-      await put(second, `${others}`, others)
+      await put(second, `${tries}`, tries)
+      tries += 1
     }
-    others = 32
     const edit = () => ({ value: 'never', ttlMs: 1_000 })
     await expect(first.records.change('a', first.session, edit, toText)).rejects.toMatchObject({
       code: 'STORE_BUSY',
     })
+    expect(tries).toBe(32)
   })
 
   it('is left as it is, or refused', async () => {
@@ -135,7 +141,9 @@ describe('a sealed record', () => {
     link.isFull = true
     const edit = () => ({ value: 'one', ttlMs: 1_000 })
     expect(await records.change('a', session, edit, toText)).toBe('limit')
-    expect(writes).toHaveLength(1)
+    const guess = { value: undefined, version: 0 }
+    expect(await records.change('a', session, edit, toText, guess)).toBe('limit')
+    expect([writes.length, guess.version]).toEqual([2, 0])
   })
 
   it('is not read if it is known, unless it has changed', async () => {
@@ -279,6 +287,15 @@ describe('a stream that is relayed', () => {
     await second.fleet.tell({ kind: 'wanted', session: 'other', stream: '1', relay: 'r', after: 0 })
     const { name } = second.session
     await second.fleet.tell({ kind: 'wanted', session: name, stream: 'x', relay: 'r', after: 0 })
+    const faults: unknown[] = []
+    const reader = { kind: 'reader', session: name, stream: 'x', relay: 'none', gone: true } as const
+    for (const news of [
+      reader,
+      { kind: 'wanted', session: 'other', stream: '1', relay: 'r', after: 0 },
+    ] as const)
+      await first.hear(news).catch((error) => faults.push(error))
+    await first.hear({ kind: 'cancel', session: name, request: 1 }).catch((error) => faults.push(error))
+    expect(faults).toEqual([])
     await settle()
     expect([await second.relays.peek('r'), first.timers, first.writes]).toEqual([undefined, [], []])
   })
@@ -327,6 +344,70 @@ describe('a stream that is relayed', () => {
     await pass(1)
     first.timers[0]?.tick()
     expect([stream.attached, first.timers]).toEqual([false, []])
+  })
+
+  it('J1 writes nothing after its end, nor after its reader has gone', async () => {
+    const { first, second, stream, want, read } = await relay()
+    let outlet: Outlet | undefined
+    const { resume } = stream
+    stream.resume = (given, after) => {
+      outlet = given
+      return resume.call(stream, given, after)
+    }
+    await want()
+    expect([outlet?.gone, outlet?.ended, outlet?.backlog, first.timers.length]).toEqual([false, false, 0, 1])
+    const heard: string[] = []
+    const stop = outlet?.onGone(() => heard.push('stopped'))
+    outlet?.onGone(() => heard.push('gone'))
+    stop?.()
+    const reading = read()
+    await settle()
+    stream.respond('3')
+    await reading
+    expect([outlet?.gone, outlet?.ended]).toEqual([false, true])
+    const writes = first.writes.length
+    outlet?.write('late')
+    outlet?.end()
+    outlet?.drop()
+    await settle()
+    expect([first.writes.length, outlet?.gone, heard]).toEqual([writes, false, []])
+    const other = await relay()
+    let lost: Outlet | undefined
+    other.stream.resume = (given, after) => {
+      lost = given
+      return resume.call(other.stream, given, after)
+    }
+    await other.want()
+    lost?.onGone(() => heard.push('gone'))
+    const { name } = other.second.session
+    const reader = {
+      kind: 'reader',
+      session: name,
+      stream: other.stream.name,
+      relay: 'r',
+      gone: true,
+    } as const
+    await other.first.hear(reader)
+    await other.first.hear(reader)
+    expect([lost?.gone, heard]).toEqual([true, ['gone']])
+    const before = other.first.writes.length
+    lost?.write('late')
+    lost?.end()
+    await settle()
+    expect([other.first.writes.length, lost?.ended]).toEqual([before, false])
+    expect(second.told.length).toBeGreaterThan(0)
+  })
+
+  it('J1 is read only from records that are its own', async () => {
+    const { second } = await relay()
+    const { records, relays, session } = second
+    const values = [7, { text: 'x' }, { scopes: [] }, { text: 7, scopes: [] }]
+    for (const [index, value] of values.entries()) {
+      await records.put(`relay p${index} 0`, session, { value, ttlMs: 1_000 }, 0)
+      expect(await relays.peek(`p${index}`)).toBeUndefined()
+    }
+    await records.put('relay q 0', session, { value: { text: '', scopes: [] }, ttlMs: 1_000 }, 0)
+    expect(await relays.peek('q')).toBeDefined()
   })
 
   it('J1 ends for its client if the instance that has it is silent', async () => {

@@ -86,6 +86,7 @@ describe('a shared session', () => {
     await expect(found('c_forged-1')).rejects.toMatchObject({ code: 'PEER_EVENT' })
     expect(second.reads).toEqual([])
     expect(await found('an id of its own')).toBeDefined()
+    expect(await second.shared.find(session.id, OWNER, OWNER)).toBeDefined()
     const unknown = second.shared.find('s.unknown', OWNER, OWNER, 'c_forged-1')
     expect(await unknown).toBeUndefined()
   })
@@ -285,6 +286,7 @@ describe('news of a shared session', () => {
     session.streams.general = { send: (json) => void sent.push(json), open: true }
     await first.hear({ kind: 'note', session: session.name, json: 'note' })
     await first.hear({ kind: 'note', session: 'unknown', json: 'other' })
+    await first.hear({ kind: 'reader', session: session.name, stream: '1', relay: 'r', gone: false })
     expect(sent).toEqual(['note'])
     const line = session.begin(7, { send() {}, open: true }, dialect)
     second.shared.cancel(other, 8)
