@@ -15,9 +15,11 @@ import {
   returned,
   textQuestion,
 } from '../../../../test/support/replay-flow.ts'
-import type { Entry } from '../journal/journal.ts'
+import { RondoError } from '../errors.ts'
+import type { BegunEffect, Entry } from '../journal/journal.ts'
 import { idle } from '../lib/clock.ts'
 import type { Context } from '../tool/context.ts'
+import type { ReplayInput, Undoing } from './input.ts'
 import type { RunReport } from './run-state.ts'
 
 type Leaf = 'ask' | 'slow ask' | 'step' | 'effect'
@@ -338,5 +340,54 @@ describe('R7 the same answer with other members', () => {
     const key = await keyAfter(plain)
     expect(key).toMatch(/^[0-9a-f]{32}$/)
     expect(await keyAfter({ ...padded, ...noise })).toBe(key)
+  })
+})
+
+describe('the key of an effect that can be undone', () => {
+  const undoing: Undoing = { isLinear: true, keep: async () => {} }
+  const undo = (): void => {}
+
+  it('R7 is that of its intent, even in a release that asks something before it', async () => {
+    const keys: string[] = []
+    const books: Handler = (ctx) => ctx.effect('flight', ({ key }) => void keys.push(key), { undo })
+    const flow = replayFlow(books, { anchored: true })
+    const fails: Undoing = {
+      ...undoing,
+      async keep(_journal, news) {
+        if (news === 'outcome') throw new RondoError('STORE_UNAVAILABLE')
+      },
+    }
+    flow.journal = (await flow.round(undefined, { input: { undoing: fails } })).journal
+    const handler: Handler = async (ctx) => {
+      await ctx.ask('q', textQuestion())
+      return books(ctx)
+    }
+    await flow.round(undefined, { handler, input: { undoing } })
+    returned(await flow.round({ q: accept({ value: 'x' }) }, { handler, input: { undoing } }))
+    expect(keys).toHaveLength(2)
+    expect(keys[1]).toBe(keys[0])
+  })
+
+  it('R7 belongs to the branch whose slot it claims, which is noted only for one that runs once', async () => {
+    for (const options of [{ undo, once: true }, { undo }]) {
+      const claimed: string[] = []
+      const begun: BegunEffect[] = []
+      const input: Partial<ReplayInput> = {
+        undoing,
+        async once(_key, branch, act) {
+          claimed.push(branch)
+          return act()
+        },
+        persistBegun: async (effect) => void begun.push(effect),
+      }
+      const flow = replayFlow(async (ctx) => {
+        await ctx.ask('q', textQuestion())
+        return ctx.effect('flight', () => 'booked', options)
+      })
+      await flow.round(undefined, { input })
+      expect(returned(await flow.round({ q: accept({ value: 'x' }) }, { input }))).toBe('booked')
+      expect(claimed).toHaveLength('once' in options ? 1 : 0)
+      expect(begun.map(({ branch }) => branch)).toEqual([claimed[0]])
+    }
   })
 })
