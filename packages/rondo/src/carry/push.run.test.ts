@@ -263,7 +263,7 @@ describe('a question that any instance can continue from', () => {
   }
   const line = { portable: true }
 
-  it('I1 goes out alone, with the journal and the epoch of the store', async () => {
+  it('goes out alone, with the journal and the epoch of the store', async () => {
     const { given, handed, push } = handing()
     const handler = async (ctx: Context) => {
       await ctx.step('load', () => 1)
@@ -284,7 +284,7 @@ describe('a question that any instance can continue from', () => {
     expect(given[0]?.claims.journal.entries.map(({ key }) => key)).toEqual(['load'])
   })
 
-  it('I1 stays with its epoch', async () => {
+  it('stays with its epoch', async () => {
     const { given, push } = handing()
     let epoch = 'first'
     const host = { epoch: async () => epoch }
@@ -297,7 +297,7 @@ describe('a question that any instance can continue from', () => {
     expect(given.map(({ claims }) => claims.journal.epoch)).toEqual(['first', 'first'])
   })
 
-  it('I1 is none of several that the handler itself asks at once', async () => {
+  it('is none of several that the handler itself asks at once', async () => {
     const { given, push } = handing()
     const inputRequests = { a: { method: 'roots/list' }, b: { method: 'roots/list' } } as const
     const handler = () => inputRequired({ inputRequests })
@@ -309,7 +309,7 @@ describe('a question that any instance can continue from', () => {
     expect(given).toEqual([])
   })
 
-  it('I1 may be none: the handler only keeps its state', async () => {
+  it('may be none: the handler only keeps its state', async () => {
     const { push } = handing()
     const handler = (ctx: Context) => (ctx.requestState ? 'done' : inputRequired({ requestState: 'own' }))
     expect(await start(handler, { push, line }).run()).toEqual(done('done'))
@@ -318,7 +318,7 @@ describe('a question that any instance can continue from', () => {
   it.each<[string, Given]>([
     ['of a session that only this process knows', { line: {} }],
     ['of a tool whose states count once', { line, target: { once: true } }],
-  ])('B8 I1 goes out without a state: %s', async (_name, more) => {
+  ])('B8 goes out without a state: %s', async (_name, more) => {
     const { given, push } = handing()
     const { run, asked } = start(confirmAll, { push, ...more })
     await run()
@@ -326,7 +326,7 @@ describe('a question that any instance can continue from', () => {
     expect(Object.keys(asked[0]?.questions ?? {})).toEqual(['a', 'b'])
   })
 
-  it('I1 goes out with a state if the tool counts states once and there is no store', async () => {
+  it('goes out with a state if the tool counts states once and there is no store', async () => {
     const { given, push } = handing()
     await start(confirmAll, { push, line, target: { once: true }, options: { store: undefined } }).run()
     expect(given).toHaveLength(1)
