@@ -402,27 +402,6 @@ describe('the option timeout', () => {
     late.reject(new Error('too late'))
   })
 
-  it('R11 reports what a listener of its signal throws, and ends nothing where nobody reads reports', async () => {
-    const error = new Error('a bug of the author')
-    const flow = flowOf((ctx) =>
-      ctx
-        .step(
-          'slow',
-          ({ signal }) => {
-            signal.onabort = () => {
-              throw error
-            }
-            return new Promise<string>(() => {})
-          },
-          { timeout: 5 },
-        )
-        .catch(({ name }: Error) => name),
-    )
-    expect(returned(await flow.round())).toBe('TimeoutError')
-    expect(flow.faults).toEqual([error])
-    expect(returned(await flow.round(undefined, { input: { onAsideError: undefined } }))).toBe('TimeoutError')
-  })
-
   it('refuses an operation of an attempt that is late, which begins nothing', async () => {
     const late = deferredPromise<void>()
     const ran: string[] = []

@@ -1,6 +1,7 @@
 import { addAbortListener, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
+import { replayFlow, returned } from '../../../../test/support/replay-flow.ts'
 import { createRunSignal } from './signal.ts'
 
 function createSignal({ closed = false } = {}) {
@@ -107,5 +108,28 @@ describe('the signal of a run', () => {
     expect(derived.aborted).toBe(true)
     expect(heard).toBe(1)
     expect(errors).toEqual([])
+  })
+})
+
+describe('the signal of an attempt', () => {
+  it('R11 reports what its listeners throw, and ends nothing where nobody reads reports', async () => {
+    const error = new Error('a bug of the author')
+    const flow = replayFlow((ctx) =>
+      ctx
+        .step(
+          'slow',
+          ({ signal }) => {
+            signal.onabort = () => {
+              throw error
+            }
+            return new Promise<string>(() => {})
+          },
+          { timeout: 5 },
+        )
+        .catch(({ name }: Error) => name),
+    )
+    expect(returned(await flow.round())).toBe('TimeoutError')
+    expect(flow.faults).toEqual([error])
+    expect(returned(await flow.round(undefined, { input: { onAsideError: undefined } }))).toBe('TimeoutError')
   })
 })
