@@ -23,19 +23,7 @@ const TESTS = {
   seal: [beside('seal')],
   replay: [beside('replay')],
   journal: [beside('journal')],
-  carry: {
-    permit: 'task/concurrency',
-    token:
-      'task/single-use security/binding security/fork task/promotion task/lost-reply scenarios/task-capability',
-    undo: 'task/undo',
-    push: 'task/session task/tools',
-    round: 'operate/author-mistakes task/promotion',
-    'task/tools': 'task/tools',
-    'task/turn': 'task/time task/retry task/lost-reply task/offer task/store-failure task/large task/keys',
-    'around carrier host migration report scope single-use': '',
-    'task/approve task/begin task/call task/hook task/journal task/label': '',
-    'task/operate task/redeem task/status': '',
-  },
+  carry: [beside('carry')],
   'store/engine': [
     beside('store/engine'),
     'packages/rondo/src/store/memory/**/*.test.ts',

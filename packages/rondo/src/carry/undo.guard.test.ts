@@ -10,7 +10,7 @@ import { createTaskId } from '../store/task-engine.ts'
 import type { Round } from './carrier.ts'
 import type { TaskHost } from './host.ts'
 import { ownerOf } from './task/journal.ts'
-import { changeGuard, guardOf, readGuard, type UndoneReport, undoAfter, undoingIn } from './undo.ts'
+import { changeGuard, guardOf, readGuard, type UndoneReport, undoAfter, undoingIn, WAKE } from './undo.ts'
 
 const START = 1_800_000_000_000
 const DAY = 86_400_000
@@ -57,6 +57,7 @@ it('M1 has the same names in every release, so that calls survive an update', ()
     alarm: '5UT3A_n0hPvlxSkhfkVN2A',
     owner: { tenant: 'hotel', principal: 'undo 4c362541a9889a0553a418ccbdbd3617' },
   })
+  expect(WAKE).toBe('wake')
 })
 
 describe('the alarm of a call', () => {

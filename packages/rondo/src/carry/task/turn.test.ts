@@ -1,20 +1,24 @@
 /** One turn of a task: what it runs on, what it writes down, and how it ends. */
 
+import { getEventListeners } from 'node:events'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
 import { RondoError } from '../../errors.ts'
 import type { Entry } from '../../journal/journal.ts'
 import type { LogFacts } from '../../log/event.ts'
 import type { ObservedOperation } from '../../protocol/observer.ts'
+import type { TaskState } from '../../protocol/reply.ts'
 import { generateKey } from '../../seal/key-ring.ts'
 import { createHost, type HostOptions } from '../../serve/host.ts'
 import type { InputSlot, SlotChange } from '../../store/input-slots.ts'
 import { createMemoryStore } from '../../store/memory/store.ts'
 import type { TaskTurn, TaskTurnOutcome } from '../../store/task-engine.ts'
 import type { Context } from '../../tool/context.ts'
+import { taskCreated } from '../../tool/forward.ts'
 import { inputRequired, type Target } from '../../tool/target.ts'
 import type { CallFacts, CallReply, CallStep } from '../around.ts'
 import type { FlowHost, TaskHost } from '../host.ts'
+import { notedEnd } from '../report.ts'
 import { guardOf } from '../undo.ts'
 import {
   markAnswer,
@@ -221,7 +225,114 @@ describe('a turn of a task', () => {
       code: -32602,
       message: expect.stringContaining('pay'),
     })
+    expect(notedEnd(turn.task)).toEqual({ outcome: 'refused', code: 'PEER_PARAMS' })
     expect(await run({ ...turn, journal: ['r'] })).toEqual(waits)
+  })
+
+  it('R9 remembers a thousand tasks that wait for their tool, and begins anew with one that it forgot', async () => {
+    let time = START
+    const { host, tasks, turn, of } = await start(() => 1, { options: { now: () => time } })
+    const run = createRunTurn(host, tasks, () => undefined)
+    const call = {
+      method: 'tools/call',
+      target: 'pay',
+      args: {},
+      protocolVersion: '2026-07-28',
+      capabilities: {},
+    } as const
+    const plan: TaskPlan = { flow: 'flow', seed: 'c2VlZA', startedAt: START, round: 2, principal: ada, call }
+    const kindOf = async (id: string) => {
+      const head = sealPiece(host, { ...of, id }, 'head', plan)
+      return (await run({ ...turn, task: { ...turn.task, id, head } })).kind
+    }
+    for (let n = 1; n <= 1000; n++) await kindOf(`task ${n}`)
+    time += 15 * MINUTE
+    expect(await kindOf('task 1')).toBe('fail')
+    await kindOf('task 1001')
+    await kindOf('task 1002')
+    expect([await kindOf('task 2'), await kindOf('task 1000')]).toEqual(['release', 'fail'])
+  })
+
+  it('M3 waits for a permit, and says so', async () => {
+    const concurrency = { keyOf: async () => 'one', limit: 1, queues: true, releases: false }
+    const permits = { acquire: async () => ({ kind: 'busy', retryMs: 1, waitedMs: 0 }) }
+    const store = { ...createMemoryStore(), permits } as unknown as HostOptions['store']
+    const { run, messages } = await start(() => 'done', { target: { concurrency }, options: { store } })
+    expect(await run()).toEqual({ kind: 'release', delayMs: 500 })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(messages).toEqual([{ auto: 'Waiting for other calls to end' }])
+  })
+
+  it('G7 reports nothing of what still runs after it', async () => {
+    const timers = new Set<number>()
+    const handler = async (ctx: Context) => {
+      ctx.step('slow', () => new Promise(() => {})).catch(() => {})
+      await Promise.resolve()
+      expect([...timers]).toEqual([500])
+      throw new Error('no')
+    }
+    const { host, tasks, turn } = await start(handler)
+    const after = (ms: number) => {
+      timers.add(ms)
+      return () => void timers.delete(ms)
+    }
+    const target = { method: 'tools/call', name: 'pay', task: { mode: 'auto' } } as Target
+    const run = createRunTurn({ ...host, platform: { ...host.platform, after } }, tasks, () => ({
+      ...target,
+      prepare: () => ({ kind: 'ready', run: handler }),
+      finish: () => ({}),
+      fail: () => ({ result: { isError: true } }),
+    }))
+    expect((await run(turn)).kind).toBe('complete')
+    expect([...timers]).toEqual([])
+  })
+
+  it('is logged with the version that began its task, if another one runs', async () => {
+    await endOf(() => 'done', { plan: { toolVersion: '1' }, target: { version: '2' } })
+    expect(events).toMatchObject([{ event: 'round', sealedVersion: '1' }])
+  })
+
+  it('tells its handler when it no longer counts', async () => {
+    const lost = new AbortController()
+    const seen: boolean[] = []
+    const handler = (ctx: Context) => {
+      seen.push(ctx.signal.aborted)
+      lost.abort()
+      seen.push(ctx.signal.aborted)
+      return 'done'
+    }
+    expect(await endOf(handler, { turn: { signal: lost.signal } })).toEqual({ kind: 'release' })
+    expect(seen).toEqual([false, true])
+    const kept = new AbortController()
+    await endOf((ctx) => String(ctx.signal.aborted), { turn: { signal: kept.signal } })
+    expect(getEventListeners(kept.signal, 'abort')).toEqual([])
+  })
+
+  it('stays a task if its handler wants one', async () => {
+    const handler = async (ctx: Context) => {
+      await ctx.background()
+      return 'done'
+    }
+    expect(await endOf(handler)).toEqual(texts('done'))
+  })
+
+  it('B8 runs an effect of single use once, and waits for nobody who runs it', async () => {
+    let runs = 0
+    const effect = (key: string) => (ctx: Context) =>
+      ctx.effect(key, () => `${key} ${++runs}`, { once: true })
+    const both = async (ctx: Context) => `${await effect('a')(ctx)}, ${await effect('b')(ctx)}`
+    const store = createMemoryStore()
+    const epoch = await store.once.epoch()
+    const given = { options: { store }, plan: { epoch } }
+    expect(await endOf(both, given)).toEqual(texts('a 1, b 2'))
+    expect(await endOf(both, given)).toEqual(texts('a 1, b 2'))
+    const busy = {
+      ...store,
+      once: { ...store.once, claim: async () => ({ kind: 'busy', retryMs: 1_000 }) as const },
+    }
+    const waits = { options: { store: busy }, plan: { epoch } }
+    expect(await endOf(both, waits)).toEqual({ kind: 'release', delayMs: 5_000 })
+    expect(runs).toBe(2)
   })
 
   it('is left to an instance that has the key', async () => {
@@ -271,6 +382,15 @@ describe('a turn that stops before its task is over', () => {
       until + 2 * MINUTE,
       until,
     ])
+    const two = (ctx: Context) =>
+      Promise.all([
+        ctx.ask('q', { ...QUESTION, within: MINUTE }),
+        ctx.ask('r', { ...QUESTION, within: 3 * MINUTE }),
+      ])
+    expect(await (await start(two)).run()).toMatchObject({
+      wakeAt: START + MINUTE,
+      liveUntil: START + 13 * MINUTE,
+    })
     const maxTtlMs = 6 * MINUTE
     expect(
       (await liveUntil(5 * MINUTE, { options: { tasks: { ttlMs: 4 * MINUTE, maxTtlMs } } })) as unknown[],
@@ -313,6 +433,17 @@ describe('a turn that stops before its task is over', () => {
         } as never),
       `Retrying "load" at ${new Date(START + MINUTE).toISOString()}`,
     ],
+    [
+      'the first of two attempts',
+      (ctx) => {
+        const load = (key: string, delay: number) =>
+          ctx.step(key, () => Promise.reject(new Error('no')), {
+            retry: { times: 3, delay, factor: 1 },
+          } as never)
+        return Promise.all([load('late', MINUTE), load('soon', MINUTE / 2)])
+      },
+      `Retrying "soon" at ${new Date(START + MINUTE / 2).toISOString()}`,
+    ],
   ])('G7 says what it waits for, if its questions do not: %s', async (_name, handler, auto) => {
     const { run, messages } = await start(handler)
     expect((await run()).kind).toBe('park')
@@ -352,6 +483,7 @@ describe('a turn that stops before its task is over', () => {
     expect(recorded).toMatchObject([{ parked: { manual: 'own' } }])
     const failed = await endOf(handler, { ...given, records: [parked({}), parked({})] })
     expect(failed).toMatchObject({ failed: { code: -32603 } })
+    expect(events.at(-1)).toMatchObject({ outcome: 'refused', code: 'LIMIT_ROUNDS' })
     const asks = await start((ctx) => ctx.ask('q', QUESTION), { ...given, records: [parked({}), parked({})] })
     expect((await asks.run()).kind).toBe('park')
     const byHand = await start(() => inputRequired({ inputRequests: { r: { method: 'roots/list' } } }), given)
@@ -440,6 +572,21 @@ describe('the end of a task', () => {
     })
     const older = await endOf(asks, { plan: { call: { ...call, protocolVersion: '2025-11-25' } } })
     expect(older).toMatchObject({ isError: true, content: [{ type: 'text' }] })
+    const refuses = () => {
+      throw new RondoError('PEER_PARAMS', 'No order')
+    }
+    const other = await endOf(refuses, { plan: { call: { ...call, protocolVersion: '2025-11-25' } } })
+    expect(other).toMatchObject({ failed: { message: 'No order' } })
+  })
+
+  it('is a result if its arguments do not fit, and none that only a call in rounds can have', async () => {
+    const prepare = () => ({ kind: 'refused', problem: 'no order' }) as const
+    expect(await endOf(() => 1, { target: { prepare } })).toMatchObject({ isError: true })
+    expect(faults()).toEqual([])
+    expect(await endOf(() => taskCreated({ taskId: 'theirs' } as TaskState))).toMatchObject({
+      failed: { code: -32603 },
+    })
+    expect(faults()).toMatchObject([{ message: 'A task cannot end as task_created' }])
   })
 
   it('M5 keeps the labels that its handler has set, at the end and while it waits', async () => {
@@ -455,6 +602,13 @@ describe('the end of a task', () => {
     const { run, labelled } = await start(() => 'done')
     await run()
     expect(labelled).toEqual([])
+    const store = { ...createMemoryStore(), operator: undefined }
+    const without = await start(
+      label(() => 'done'),
+      { options: { store } },
+    )
+    expect(await without.end()).toMatchObject({ isError: true })
+    expect(without.labelled).toEqual([])
   })
 })
 
@@ -482,6 +636,7 @@ describe('the answers of a task', () => {
     expect(await endOf(answer, { plan: { brought } })).toEqual(texts('Ada'))
     const records = [parked({ other: { key: 'other', digest: 'd' } })]
     expect(await endOf(answer, { plan: { brought }, records })).toMatchObject({ kind: 'park' })
+    expect(await endOf(answer, { plan: { brought }, records: [parked({})] })).toMatchObject({ kind: 'park' })
     const opened: TaskRecord = { opened: { asked: { other: { key: 'other', digest: 'd' } }, reasks: {} } }
     expect(await endOf(answer, { plan: { brought }, records: [opened] })).toMatchObject({ kind: 'park' })
   })
@@ -586,8 +741,9 @@ describe('a turn inside the steps of extensions', () => {
         })
       },
     }
-    const end = await endOf(handler, { host: { steps: [step] } })
-    return { end, seen }
+    const started = await start(handler, { host: { steps: [step] } })
+    const end = await started.end()
+    return { end, seen, noted: notedEnd(started.turn.task) }
   }
 
   it('is what they see, with its result', async () => {
@@ -625,12 +781,13 @@ describe('a turn inside the steps of extensions', () => {
 
   it('ends its task with their reply, which is a result or an error', async () => {
     const result = await around(async () => ({ kind: 'complete', result: { own: 1 } }))
-    expect(result.end).toEqual({ own: 1 })
+    expect([result.end, result.noted]).toEqual([{ own: 1 }, { outcome: 'complete' }])
     const error = await around(async () => ({
       kind: 'error',
       error: new RondoError('PEER_PARAMS', 'Not now'),
     }))
     expect(error.end).toEqual({ failed: { code: -32602, message: 'Not now' } })
+    expect(error.noted).toEqual({ outcome: 'refused' })
     await expect(around(async () => ({ kind: 'cacheable', result: {} }))).rejects.toThrow('cacheable')
   })
 })
