@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { RondoError } from '../errors.ts'
 import type { LogFacts } from '../log/event.ts'
 import type { FlowCall, Line } from '../protocol/call.ts'
+import type { ObservedOperation } from '../protocol/observer.ts'
 import type { Reply } from '../protocol/reply.ts'
 import type { InputRequests } from '../protocol/wire.ts'
 import type { Claims } from '../seal/state.ts'
@@ -99,7 +100,8 @@ function start(handler: (ctx: Context) => unknown, given: Given = {}) {
     line,
   } as unknown as Parameters<typeof runPushed>[0]
   const rounds = () => events.flatMap((event) => (event.event === 'round' ? [event] : []))
-  return { host, line, store, asked, kept, rounds, run: () => runPushed(request, given.push) }
+  const faults = () => events.flatMap((event) => (event.event === 'fault' ? [event.error] : []))
+  return { host, line, store, asked, kept, rounds, faults, run: () => runPushed(request, given.push) }
 }
 
 const yes = (...keys: string[]): Asked => ({
@@ -137,6 +139,24 @@ describe('a call whose questions are pushed', () => {
       kind: 'error',
       error: { code: 'LIMIT_ROUNDS' },
     })
+  })
+
+  it('tells telemetry how long its client took to answer, and nothing if it was not asked', async () => {
+    let time = START
+    const operations: ObservedOperation[] = []
+    const observer = {
+      begin: (operation: ObservedOperation) => void operations.push(operation),
+    } as FlowHost['observer']
+    const ask: AskingLine['ask'] = async () => {
+      time += 7_000
+      return yes('a')
+    }
+    const handler = async (ctx: Context) => {
+      if (ctx.round === 1) return inputRequired({ requestState: 'own' })
+      return ctx.confirm('a', 'A?')
+    }
+    await start(handler, { options: { now: () => time }, host: { observer }, line: { ask } }).run()
+    expect(operations.map(({ waitedMs }) => waitedMs)).toEqual([undefined, undefined, 7_000])
   })
 
   it('ends if its client has gone, or another instance continues it', async () => {
@@ -245,8 +265,28 @@ describe('the permit of a call whose questions are pushed', () => {
   })
 
   it('M3 stays with the call while it runs again', async () => {
-    const { run } = start((ctx) => ctx.confirm('a', 'A?'), { replies: [yes('a')], target: { concurrency } })
-    expect(await run()).toEqual(done('true'))
+    const store = createMemoryStore({ now: () => START })
+    const permits = store.permits as PermitStore
+    const held: string[] = []
+    const options = {
+      store: {
+        ...store,
+        permits: {
+          ...permits,
+          acquire(request: Parameters<PermitStore['acquire']>[0]) {
+            held.push('acquire')
+            return permits.acquire(request)
+          },
+          release(holder: string, grant?: string) {
+            held.push('release')
+            return permits.release(holder, grant)
+          },
+        },
+      },
+    }
+    const given = { replies: [yes('a')], target: { concurrency }, options }
+    expect(await start((ctx) => ctx.confirm('a', 'A?'), given).run()).toEqual(done('true'))
+    expect(held).toEqual(['acquire', 'acquire', 'release'])
   })
 })
 
@@ -306,6 +346,7 @@ describe('a question that any instance can continue from', () => {
     expect(asked.map(({ questions, options }) => [Object.keys(questions), options.handed])).toEqual([
       [['a', 'b'], undefined],
     ])
+    expect(asked[0]?.options.enough).toBeUndefined()
     expect(given).toEqual([])
   })
 
@@ -387,8 +428,9 @@ describe('a call that is kept in a store while it waits', () => {
       kept: { claims: { round: 1, asked: { a: expect.any(String) } }, due: START + 5_000 },
       enough: expect.any(AbortSignal),
     })
-    const timeless = start(confirmAll, { line })
+    const timeless = start(confirmAll, { line, replies: [yes('a', 'b')] })
     await timeless.run()
+    expect(timeless.asked[1]?.options.kept).toMatchObject({ claims: { round: 2 } })
     expect(timeless.asked[0]?.options.kept).toMatchObject({ claims: { round: 1 } })
     expect(timeless.asked[0]?.options.kept?.due).toBeUndefined()
     expect(timeless.asked[0]?.options.enough).toBeUndefined()
@@ -498,9 +540,24 @@ describe('single use of effects in a call that is pushed', () => {
       kind: 'error',
       error: { code: 'STORE_UNAVAILABLE' },
     })
-    expect(await start(handler, { options: { store: undefined } }).run()).toMatchObject({
-      result: { isError: true },
-    })
+    const without = start(handler, { options: { store: undefined } })
+    expect(await without.run()).toMatchObject({ result: { isError: true } })
+    expect(without.faults()).toMatchObject([{ message: expect.stringContaining('store') }])
+  })
+
+  it('B8 counts for each effect, and waits for one that runs elsewhere', async () => {
+    const store = createMemoryStore({ now: () => START })
+    let asked = 0
+    const claim: typeof store.once.claim = async (slot, attempt) => {
+      asked += 1
+      return asked === 1 ? { kind: 'busy', retryMs: 1 } : store.once.claim(slot, attempt)
+    }
+    const options = { store: { ...store, once: { ...store.once, claim } } }
+    const both = async (ctx: Context) => {
+      const save = (key: string) => ctx.effect(key, () => key, { once: true })
+      return `${await save('a')} ${await save('b')}`
+    }
+    expect(await start(both, { options }).run()).toEqual(done('a b'))
   })
 })
 

@@ -276,7 +276,11 @@ describe('a round that stops before its call is over', () => {
     expect(await started.run()).toEqual({ kind: 'other', of: 'abandoned' })
     const twice = (ctx: Context) => Promise.all([ctx.step('a', () => 1), ctx.step('a', () => 2)])
     expect(await start(twice, { carrier: { abandon } }).run()).toEqual({ kind: 'other', of: 'abandoned' })
-    expect(seen).toEqual([undefined, 'REPLAY_NAME_REUSED'])
+    const fails = () => {
+      throw new RondoError('STORE_BUSY')
+    }
+    await start(fails, { carrier: { abandon } }).run()
+    expect(seen).toEqual([undefined, 'REPLAY_NAME_REUSED', undefined])
     expect(started.rounds()).toEqual([])
     expect(await ended(start(() => 'done', { carrier: { abandon: () => undefined } }))).toMatchObject({
       reply: { kind: 'complete' },

@@ -136,8 +136,10 @@ describe('the tools for tasks', () => {
   })
 
   it('need the scopes of the task', () => {
-    for (const name of ['task_status', 'task_cancel'])
-      expect(toolNamed(name).definition.scopes?.({ taskId: id } as never)).toEqual(['orders:read'])
+    for (const name of ['task_status', 'task_cancel']) {
+      const { scopes } = toolNamed(name).definition
+      expect(typeof scopes === 'function' && scopes({ taskId: id })).toEqual(['orders:read'])
+    }
   })
 })
 
