@@ -1,5 +1,6 @@
 /** The entrances of older clients, in front of a service that a test writes. */
 
+import type { FlowHost } from '../../packages/rondo/src/carry/host.ts'
 import type { AskingLine } from '../../packages/rondo/src/carry/push.ts'
 import { DRAFT_2026_V1 } from '../../packages/rondo/src/drafts/draft-2026-v1/codec.ts'
 import { createInFlight } from '../../packages/rondo/src/lib/collection.ts'
@@ -34,6 +35,7 @@ export interface ServiceSetup {
   /** Several instances share a store. */
   readonly hasStore?: boolean
   readonly more?: Partial<PostOptions>
+  readonly host?: Partial<FlowHost>
   readonly older?: Partial<Older>
   answer?(served: Served): OlderReply | Promise<OlderReply>
 }
@@ -103,7 +105,7 @@ export function connect() {
 
 export type Exchange = ReturnType<typeof connect>
 
-/** A token that allows whatever scopes it names, and what was asked of it. */
+/** A token that allows whatever scopes it names, and what was asked of it. Calls of tools need `needs`. */
 export function allowing(scopes: readonly string[], needs: readonly string[] = []) {
   const asked: unknown[] = []
   const allows: Access['allows'] = (wanted) => wanted.every((scope) => scopes.includes(scope))
@@ -112,7 +114,7 @@ export function allowing(scopes: readonly string[], needs: readonly string[] = [
     async admit(calls, principal, also = []) {
       asked.push({ calls: calls.map(({ kind }) => kind), principal, also })
       if (!allows(also, principal)) throw new Error('scope')
-      return calls.map(() => ({ scopes: needs }))
+      return calls.map(({ kind }) => ({ scopes: kind === 'flow' ? needs : [] }))
     },
     allows,
   }

@@ -6,14 +6,17 @@ import {
   ADA,
   allowing,
   call,
+  connect,
   type Exchange,
   type ServiceSetup,
   startService,
   VERSION,
 } from '../../../../test/support/session-service.ts'
+import type { StoredCall } from '../carry/push.ts'
 import { RondoError } from '../errors.ts'
 import type { OlderReply } from '../protocol/reply.ts'
 import type { Load } from '../serve/port.ts'
+import { createEntrance } from './entrance.ts'
 import type { SessionDraft } from './older.ts'
 
 const DRAFT = 'DRAFT-2026-v1'
@@ -25,13 +28,14 @@ const INITIALIZE = {
   method: 'initialize',
   params: { protocolVersion: VERSION, capabilities: {}, clientInfo: { name: 'c', version: '1' } },
 }
+const KEPT = { claims: { flowExpires: 9e9 } } as unknown as StoredCall
 const noted = (method: string, params: object = {}) => ({ jsonrpc: '2.0', method, params })
 const answered = (id: unknown, more: object = {}) => ({ jsonrpc: '2.0', id, result: {}, ...more })
 const errorOf = ({ messages }: Exchange) => messages()[0]?.error
 
 /** A service whose tool asks one question. */
 const asking: ServiceSetup['answer'] = async ({ line }) => {
-  const asked = await line.ask(ROOTS, { timeoutMs: 1_000 })
+  const asked = await line.ask(ROOTS, { timeoutMs: 1_000, kept: KEPT })
   return asked.kind === 'answers'
     ? OK
     : ({ kind: 'error', error: new RondoError('PEER_REQUEST') } as OlderReply)
@@ -133,6 +137,17 @@ describe('the session of a request', () => {
     expect((await first.send('POST', call(1, 'resources/subscribe', { uri: 'a' }))).messages()).toMatchObject(
       [{ error: { code: -32601 } }],
     )
+  })
+
+  it('post 2: is none of another endpoint where there are none', async () => {
+    const { first, second } = startService()
+    const headers = await first.begin()
+    const end = connect()
+    const request = { method: 'POST', headers, principal: ADA, outlet: end.outlet }
+    createEntrance({ ...second.post, sessions: false }).post(call(1), request)
+    await end.done
+    expect(end.seen.failed?.status).toBe(404)
+    expect((await first.send('GET', undefined)).seen.failed?.status).toBe(404)
   })
 
   it('post 3: has the version in the header, or else its own', async () => {
@@ -294,23 +309,22 @@ describe('the stream of a request', () => {
 })
 
 describe('an answer', () => {
-  it('kept 2: reaches the call on another instance', async () => {
-    const { first, second } = startService({ answer: asking, hasStore: true })
+  it('kept 2: reaches the call on another instance, and needs its scopes', async () => {
+    const { access, asked } = allowing(['read'], ['read'])
+    const { first, second } = startService({ answer: asking, hasStore: true, more: { access } })
     const headers = await first.begin()
     const { messages, done } = first.request('POST', call(1), headers)
     await settle()
-    const seen: unknown[] = []
-    const { answer } = second.older.shared
-    const shared = { ...second.older.shared }
-    shared.answer = async (...args) => {
-      seen.push(args[2])
-      return (await answer?.(...args)) ?? false
-    }
-    Object.assign(second.older.shared, shared)
-    const [question] = messages()
-    await second.send('POST', answered(question?.id), headers)
-    expect(seen).toEqual([question?.id])
-    void done
+    await settle()
+    asked.length = 0
+    const { seen } = await second.send('POST', answered(messages()[0]?.id), headers)
+    expect(seen.sent?.status).toBe(202)
+    expect(asked).toEqual([
+      { calls: [], principal: ADA, also: [] },
+      { calls: [], principal: ADA, also: ['read'] },
+    ])
+    await done
+    expect(messages().at(-1)).toMatchObject({ id: 1, result: {} })
   })
 
   it('J1 is refused without a store if another instance asked, and the operator is told', async () => {
@@ -352,14 +366,14 @@ describe('E6 the scopes of a request', () => {
     const headers = await first.begin('2025-03-26')
     asked.length = 0
     const messages = [
-      call(1),
+      call(1, 'ping', {}),
       noted('notifications/initialized'),
-      call(2, 'ping', {}),
+      call(2),
       call(3, 'tools/list', {}),
     ]
     await first.send('POST', messages, headers)
-    expect(asked).toEqual([{ calls: ['flow', 'ping', 'list'], principal: ADA, also: [] }])
-    expect(served.map(({ line }) => line.scopes)).toEqual([['read'], ['read']])
+    expect(asked).toEqual([{ calls: ['ping', 'flow', 'list'], principal: ADA, also: [] }])
+    expect(served.map(({ line }) => line.scopes)).toEqual([['read'], []])
   })
 
   it('are not asked for where nothing needs any', async () => {

@@ -216,6 +216,11 @@ describe('a session', () => {
     expect(kept(ANONYMOUS, ANONYMOUS)).toBe(1_000)
   })
 
+  it('lives for a week unless the operator says otherwise', () => {
+    const days = (options: SessionOptions) => start(options).table.lifetimeMs / (24 * 3_600_000)
+    expect([days({}), days({ lifetimeMs: 3_600_000 })]).toEqual([7, 1 / 24])
+  })
+
   it('is swept as often as the shortest of its times needs', () => {
     const every = (options: SessionOptions) => sweepMs(start(options).settings)
     expect(every({})).toBe(5_000)
@@ -388,6 +393,8 @@ describe('the questions of a session', () => {
     const session = table.adopt({ id: 's.1' }, FACTS, 'alice')
     const id = session.expect(() => {})
     expect([id, session.tag, session.resumeMs]).toEqual([`${settings.tag}.1`, settings.tag, 60_000])
+    expect(settings.tag).toMatch(/^[\w-]{8}$/)
+    expect(start().settings.tag).not.toBe(settings.tag)
     const other = settings.tag === 'abcdefgh' ? 'hgfedcba' : 'abcdefgh'
     session.expect(() => {}, { id: `${other}.7` })
     const ids = [`${other}.1`, id, `${settings.tag}.2`, `${other}.7`, `x${other}.1`, 'a.1', 12345678.5]
