@@ -123,7 +123,8 @@ function take(
   whenReadInOrder(run, question.read(answer), (reading) => {
     if (!reading.ok)
       return mayRetry(run, key, question, reading) ? openQuestion(run, key, question, digest) : undefined
-    const recorded = reading.answer ?? answer
+    // The handler gets the value, and may change it.
+    const recorded = copyParsed(reading.answer ?? answer)
     const entry = { kind: question.kind, key, at, question: digest, answer: recorded }
     append(run, entry, (index) =>
       run.turn.deliver(index, at, () => {

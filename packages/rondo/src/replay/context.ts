@@ -4,6 +4,7 @@
  */
 
 import { InputCancelled, InputDeclined, InputExpired, misuse, RondoError } from '../errors.ts'
+import { copyParsed } from '../lib/json.ts'
 import { callable, defineOptions, flag, type Option, type OptionsOf, unchecked } from '../options.ts'
 import { drawsForms } from '../protocol/common/apps.ts'
 import { supports } from '../protocol/common/request.ts'
@@ -225,7 +226,7 @@ class RunContext implements Context {
     const given = this.#run.inputResponses()
     const inputResponses = kept.length > 0 ? { ...given, ...Object.fromEntries(kept) } : given
     for (const [key, answer] of Object.entries(inputResponses ?? {})) this.#receive(`manual:${key}`, answer)
-    return inputResponses
+    return copyParsed(inputResponses)
   }
   get requestState(): string | undefined {
     const { requestState } = this.#run

@@ -101,7 +101,7 @@ function standingOffer(run: RunState, key: string, form: Ask): Offer<unknown> {
     whenRead(run, form.read(answer), Number.POSITIVE_INFINITY, (reading) => {
       if (!reading.ok) return misfit(reading)
       const at = run.platform.now()
-      const kept = reading.answer ?? answer
+      const kept = copyParsed(reading.answer ?? answer)
       append(run, { kind: form.kind, key, at, question: digest, answer: kept } as AskEntry, () => {
         settle(reading.value as Outcome<unknown>)
       })
