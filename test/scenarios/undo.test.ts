@@ -271,4 +271,16 @@ describe('a round with an effect that can be undone comes again, because its rep
     expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Released.' }] }])
     expect(happened).toEqual(['reserve', 'end', 'release', 'end'])
   })
+
+  it('M1 R7 a success with another effect after ctx.undo(): it ends well again, and that effect stays', async () => {
+    const booked: string[] = []
+    const { replies, happened } = await callTwice(async (ctx) => {
+      await ctx.undo()
+      await ctx.effect('tent', () => void booked.push('tent'), { undo: () => void booked.pop() })
+      return 'Camping.'
+    })
+    expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Camping.' }] }])
+    expect(happened).toEqual(['reserve', 'end', 'release', 'end'])
+    expect(booked).toEqual(['tent'])
+  })
 })
