@@ -283,4 +283,16 @@ describe('a round with an effect that can be undone comes again, because its rep
     expect(happened).toEqual(['reserve', 'end', 'release', 'end'])
     expect(booked).toEqual(['tent'])
   })
+
+  it('M1 a success after a step that would fail now: it ends well again', async () => {
+    let checks = 0
+    const { replies } = await callTwice(async (ctx) => {
+      await ctx.step('check', () => {
+        checks += 1
+        if (checks > 1) throw new ToolError('Sold out.')
+      })
+      return 'Booked.'
+    })
+    expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Booked.' }] }])
+  })
 })

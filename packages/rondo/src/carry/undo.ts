@@ -379,7 +379,10 @@ function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
 
 const refuse = (report: RunReport): RunReport => ({ ...report, ending: { kind: 'refused', error: given() } })
 
-/** Closes the record. The call cannot end well if a worker has begun to undo it. `tried`: its handler has undone effects. */
+/**
+ * Closes the record, with all results: a round that comes again ends like this one. The call cannot end well if a worker has begun to
+ * undo it. `tried`: its handler has undone effects.
+ */
 async function endWell(
   round: Round,
   guard: Guard,
@@ -389,7 +392,9 @@ async function endWell(
 ): Promise<RunReport> {
   const { host } = round
   const now = await changeGuard(host, guard, ttlMs, (current) =>
-    current?.phase === 'open' ? { ...current, phase: 'ended' } : undefined,
+    current?.phase === 'open'
+      ? { ...current, phase: 'ended', journal: merge(report.journal, current.journal) }
+      : undefined,
   )
   if (now?.phase === 'undoing' || now?.phase === 'undone') return refuse(report)
   // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
