@@ -295,4 +295,47 @@ describe('a round with an effect that can be undone comes again, because its rep
     })
     expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Booked.' }] }])
   })
+
+  it('M1 I5 the task that it began: it finds that task, although an effect has recorded the answer since', async () => {
+    const happened: string[] = []
+    const memory = createMemoryStore()
+    let claimed: OnceAttempt | undefined
+    let isLost = false
+    const once: OnceStore = {
+      ...memory.once,
+      claim(slot, attempt) {
+        claimed = attempt
+        return memory.once.claim(slot, attempt)
+      },
+      async settle(slot, response) {
+        if (!happened.includes('car') || isLost || !claimed) return memory.once.settle(slot, response)
+        isLost = true
+        await memory.once.renew(slot, { ...claimed, holdMs: 0 })
+        throw new Error('The connection was lost')
+      },
+    }
+    const server = createServer({ name: 'undo', version: '1', keys, log: 'off', store: { ...memory, once } })
+    closing.push(() => server.close())
+    server.tool('trip', {}, async (_args, ctx) => {
+      const undo = () => void happened.push('release')
+      await ctx.effect('room', () => void happened.push('room'), { undo })
+      await ctx.confirm('sure', 'A car too?')
+      await ctx.effect('car', () => void happened.push('car'), { undo })
+      await ctx.background()
+      await ctx.effect('mail', () => void happened.push('mail'))
+      return 'Booked.'
+    })
+    let params: Record<string, unknown> = { name: 'trip', arguments: {} }
+    let taskId: string | undefined
+    for (let round = 0; round < 10 && taskId === undefined; round++) {
+      const { result } = await send(server, 'tools/call', params)
+      if (result?.resultType === 'task') taskId = String(result.taskId)
+      if (result?.resultType !== 'input_required') continue
+      const { requestState, inputRequests } = result as { requestState: string; inputRequests?: object }
+      const answers = inputRequests && { inputResponses: { sure: yes('yes') } }
+      params = { name: 'trip', arguments: {}, requestState, ...answers }
+    }
+    expect(textOf((await settled(server, String(taskId))).result)).toBe('Booked.')
+    expect(happened).toEqual(['room', 'car', 'mail'])
+  })
 })

@@ -118,6 +118,8 @@ export interface Beginning {
   readonly flow: string
   readonly round: number
   readonly journal: Journal
+  /** The journal as it was kept, if `journal` has results of an earlier run of this round besides. */
+  readonly kept?: Journal
   readonly asked: Readonly<Record<string, string>>
   /** When the flow ends at the latest, ms since the epoch. */
   readonly flowExpires: number

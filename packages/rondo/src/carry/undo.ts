@@ -192,7 +192,7 @@ export async function withRecorded(host: FlowHost, beginning: Beginning): Promis
   const isOpenAgain = (entry: Entry): boolean =>
     'question' in entry && Object.hasOwn(asked, entry.key) && asked[entry.key] !== entry.question
   const entries = known.journal.entries.filter((entry) => !isOpenAgain(entry))
-  return { ...beginning, journal: merge(journal, { ...known.journal, entries }) }
+  return { ...beginning, kept: journal, journal: merge(journal, { ...known.journal, entries }) }
 }
 
 /** The part of a round that keeps effects which can be undone. `isLinear`: a state of this call counts once. */

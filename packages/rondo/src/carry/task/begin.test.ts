@@ -170,6 +170,9 @@ describe('a call that begins as a task', () => {
     ]
     expect(new Set(ids).size).toBe(ids.length)
     expect(await told(entry('step', { kind: 'step', value: 1 }))).toBe(ids[0])
+    // An earlier run of the round has recorded the answer.
+    const { journal: kept } = roundOf().beginning
+    expect(await told({ ...entry('a', { question: 'd', answer: 1 }), beginning: { kept } })).toBe(ids[0])
   })
 
   it('takes along what its rounds recorded, and the answers that came with its request', async () => {

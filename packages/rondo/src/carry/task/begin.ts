@@ -79,7 +79,7 @@ export function continueAsTask(round: Round, { journal }: RunReport): Promise<Re
  */
 function branchOf({ host, call, beginning }: Round): Uint8Array | undefined {
   if (call.requestState === undefined) return undefined
-  const { entries, kept, manual, seed } = beginning.journal
+  const { entries, kept, manual, seed } = beginning.kept ?? beginning.journal
   const given = entries.flatMap((entry) =>
     'question' in entry ? [[entry.key, entry.question, entry.answer]] : [],
   )
