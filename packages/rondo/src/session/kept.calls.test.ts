@@ -828,6 +828,19 @@ describe('a call that is taken over', () => {
     expect(taken.filter((one) => one !== undefined)).toHaveLength(1)
   })
 
+  it('R7 is lost to an earlier run of its instance, even if a release that names no take-over had it in between', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    await park(world)
+    const earlier = hold(first, await take(first, 0))
+    const value = { ...((await take(second, 0)) as CallRecord), take: undefined }
+    const { version = 0 } = (await second.kept.find(second.session, STREAM)) ?? {}
+    const records = createRecords(second.host, second.fleet.records)
+    await records.put(`call ${STREAM}`, second.session, { value, ttlMs: HOUR }, version)
+    const later = hold(first, await take(first, 0))
+    expect([await earlier.isTaken(), await later.isTaken()]).toEqual([true, false])
+  })
+
   it('is held by the instance that took it, with the answers that are there', async () => {
     const world = start()
     const [first, second] = world.parts

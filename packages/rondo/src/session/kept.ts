@@ -42,8 +42,8 @@ export interface CallRecord {
   readonly protocolVersion: string
   /** The tag of the process that has the call; empty if nobody has. */
   readonly holder: string
-  /** How often the call was taken over: a process may have it again while an earlier run of its own has not ended. */
-  readonly takes?: number
+  /** Names the take-over by the holder, who may have the call again while an earlier run of its own has not ended. */
+  readonly take?: string
   /** The task whose questions these are. */
   readonly task?: string
   readonly claims?: string
@@ -221,7 +221,7 @@ export function createKeptCalls(
       let line: SessionLine | undefined
       /** The record without what is large: a call that waits must not hold it in memory. */
       let known: RecordGuess<CallRecord> | undefined = taken ? undefined : { value: undefined, version: 0 }
-      const isHeld = ({ holder, takes }: CallRecord): boolean => holder === tag && takes === taken?.takes
+      const isHeld = ({ holder, take }: CallRecord): boolean => holder === tag && take === taken?.take
       const mine = (record: CallRecord | undefined): boolean =>
         record !== undefined && isHeld(record) && record.response === undefined
       if (taken) enroll(stream.name, { session })
@@ -262,7 +262,7 @@ export function createKeptCalls(
             request: { id, target, args: terms.args?.() ?? {}, progressToken },
             protocolVersion,
             holder: tag,
-            takes: taken?.takes,
+            take: taken?.take,
             task,
             claims: kept && encodeClaims(kept.claims),
             progress: kept?.progress,
@@ -402,7 +402,8 @@ export function createKeptCalls(
       const taken: CallRecord = {
         ...value,
         holder: session.tag,
-        takes: (value.takes ?? 0) + 1,
+        // Not counted: releases that do not know the count write the record without it.
+        take: host.platform.randomId(),
         questions: unseen,
         // A call that was kept before its first effect has no questions, and runs as soon as it is taken.
         started: value.started === true || isComplete(value),
