@@ -130,8 +130,9 @@ describe('taking a permit', () => {
     await hold(roundOf('a'))
     const taken = await takePermit(roundOf('b', of), { ...terms, queues }, permits)
     expect(taken).toEqual(waits ? { kind: 'queued', delayMs: 500 } : { kind: 'busy', retryMs: HOLD_MS })
-    const { queues: queued, turn } = acquired.at(-1) ?? {}
-    expect({ queued, turn }).toEqual({ queued: waits, turn: of === undefined ? undefined : 1 })
+    const { holder, queues: queued, task, turn } = acquired.at(-1) ?? {}
+    const own = of === undefined ? {} : { task: 'b', turn: 1 }
+    expect({ holder, queued, task, turn }).toEqual({ holder: 'b', queued: waits, ...own })
   })
 
   it.each([
@@ -311,6 +312,20 @@ it('M1 M3 the permit of a task passes to its alarm as soon as the run has someth
   expect(kept).toEqual([[journal, {}]])
   await permit.hold(0)
   expect(renewed).toEqual([[HOLD_MS + HOUR, expect.any(String)]])
+})
+
+it('M3 a task records nothing once it has lost its permit', async () => {
+  const permit = await hold(roundOf('a', START))
+  const kept: unknown[] = []
+  const { persist } = withPermit(
+    { persist: async (entry: unknown) => void kept.push(entry) } as unknown as ReplayInput,
+    permit,
+  )
+  await persist?.('entry' as never)
+  expect(kept).toEqual(['entry'])
+  await permits.release('a')
+  await expect(persist?.('late' as never)).rejects.toMatchObject({ code: 'STORE_BUSY' })
+  expect(kept).toEqual(['entry'])
 })
 
 it('M1 M3 the run of a call that cannot be undone still says why', async () => {

@@ -212,6 +212,17 @@ describe('a client that waits for a task', () => {
     expect(watchers.size).toBe(0)
   })
 
+  it('is not asked any more once the task is gone', async () => {
+    change(asking({ a: form }))
+    const { ask, asked } = replies((signal) => {
+      for (const watcher of watchers) watcher(id, undefined)
+      expect(signal.aborted).toBe(true)
+      done()
+    })
+    expect(await wait(ask)).toEqual(RESULT)
+    expect(asked).toEqual([['a']])
+  })
+
   it('is not asked at all if the task ends before', async () => {
     change(asking({ a: form }))
     const { watch } = tasks.engine
@@ -272,7 +283,7 @@ describe('an answer of an older client', () => {
       params: { mode: 'url', message: 'Visit', url: 'https://a.example' },
     }
     change(asking({ a: page as InputRequest, b: form }))
-    const accept = { action: 'accept' }
+    const accept = { action: 'accept', content: 'none' }
     await respondToTask(host, tasks, callOf({ inputResponses: { a: accept, b: accept } }), ada, 'span')
     expect(delivered).toEqual([['a', { ...accept, _meta: { 'rondo/span': 'span' } }]])
   })
