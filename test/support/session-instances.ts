@@ -35,6 +35,8 @@ export interface Instance {
   readonly log: unknown[]
   /** Timers that run. */
   readonly timers: { readonly ms: number; readonly tick: () => void }[]
+  /** Alarms that are set. */
+  readonly alarms: { readonly ms: number; readonly run: () => void }[]
   /** Another instance, or the bus, has news. */
   hear(news: News): Promise<void>
 }
@@ -108,7 +110,13 @@ export function startInstances(
       timers.push(timer)
       return () => void timers.splice(timers.indexOf(timer), 1)
     }
-    const platform = { now: () => clock.now, randomId: () => `id${ids++}` }
+    const alarms: { ms: number; run: () => void }[] = []
+    const after = (ms: number, run: () => void) => {
+      const alarm = { ms, run }
+      alarms.push(alarm)
+      return () => void alarms.splice(alarms.indexOf(alarm), 1)
+    }
+    const platform = { now: () => clock.now, randomId: () => `id${ids++}`, after }
     const host = {
       audience: 'test',
       keys,
@@ -121,7 +129,7 @@ export function startInstances(
     const table = createSessionTable(settings, createChangeBus())
     const session = (owner = 'alice', secret?: string, id = 's.one'): Session =>
       table.adopt({ id, until: clock.now + 3_600_000, secret }, FACTS, owner)
-    return { host, fleet, table, session, every, link, told, reads, writes, log, timers, hear }
+    return { host, fleet, table, session, every, link, told, reads, writes, log, timers, alarms, hear }
   }
   for (let i = 0; i < count; i++) instances.push(start())
   return { clock, store, key, instances }

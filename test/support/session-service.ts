@@ -125,10 +125,11 @@ export function startService({
   options = {},
   hasStore = false,
   more,
+  host: facts,
   older: given,
   answer,
 }: ServiceSetup = {}) {
-  const { instances, clock } = startInstances(2, options)
+  const { instances, clock } = startInstances(2, options, facts)
   const errors: unknown[] = []
   const refused: unknown[] = []
   const served: Served[] = []
