@@ -59,11 +59,12 @@ function weigh() {
 
 describe('a request that changes its session', () => {
   it('gets an empty result', async () => {
-    const { first } = startService()
+    const { first } = startService({ hasStore: true })
     const headers = await first.begin()
     expect((await first.send('POST', call('p', 'ping', {}), headers)).messages()).toEqual([
       { jsonrpc: '2.0', id: 'p', result: {} },
     ])
+    expect(first.writes).toEqual([])
     const level = call(1, 'logging/setLevel', { level: 'error' })
     expect((await first.send('POST', level, headers)).messages()).toMatchObject([{ result: {} }])
     const session = await first.shared.find(headers['mcp-session-id'], OWNER, 'ada')
@@ -192,7 +193,10 @@ describe('a call', () => {
     await first.send('POST', cancelled(1), headers)
     await list.done
     const refused = await first.send('POST', call(1, 'tools/list', {}), headers, ADA, load)
-    expect(refused.messages()).toMatchObject([{ id: 1, error: { code: -32600 } }])
+    expect([refused.messages()[0], refused.seen.sent?.status]).toMatchObject([
+      { id: 1, error: { code: -32600 } },
+      200,
+    ])
     await settle()
     expect(state.held).toBe(1)
   })
@@ -223,6 +227,15 @@ describe('a call', () => {
     await end.done
     expect(end.messages()).toMatchObject([{ id: 2, error: { code: -32601 } }])
     expect(served).toHaveLength(1)
+    const other = connect()
+    createEntrance(first.post).post(call(3, 'tools/list', {}), {
+      method: 'POST',
+      headers,
+      principal: undefined,
+      outlet: other.outlet,
+    })
+    await other.done
+    expect([other.messages()[0]?.id, served.length]).toEqual([3, 2])
   })
 
   it('ends for a client that cancels it, even if nobody listens', async () => {
@@ -279,12 +292,16 @@ describe('a call', () => {
     const { seen } = await first.send('POST', call(1), headers, ADA, load)
     await settle()
     expect([seen.failed?.body.includes('-32603'), errors, state.held]).toEqual([true, [fault], 0])
+    await first.send('POST', call(2, 'tasks/result', { taskId: 'task' }), headers)
+    expect(errors).toEqual([fault, fault])
   })
 
   it('G7 is followed as a task once the client knows its id', async () => {
     const task = { taskId: 'task', status: 'working', createdAt: 0, lastUpdatedAt: 0, ttlMs: 1 }
     const answer = ({ call }: Served): OlderReply =>
-      ({ kind: call.kind === 'flow' ? 'task_created' : 'task', task }) as unknown as OlderReply
+      call.kind === 'list'
+        ? OK
+        : ({ kind: call.kind === 'flow' ? 'task_created' : 'task', task } as unknown as OlderReply)
     const order: string[] = []
     const notifyOfTask = () => void order.push(`followed after ${count()}`)
     const { first } = startService({ answer, older: { notifyOfTask } })
@@ -300,8 +317,9 @@ describe('a call', () => {
       await end.done
       await settle()
     }
-    expect(order).toEqual(['followed after 1', 'followed after 1'])
     await first.send('POST', call(3, 'tools/list', {}), headers)
+    await settle()
+    expect(order).toEqual(['followed after 1', 'followed after 1'])
   })
 })
 

@@ -121,9 +121,12 @@ describe('the session of a client over stdio', () => {
   })
 
   it('gets no response to a call that it cancelled', async () => {
+    const pending: (() => void)[] = []
     const { peer, lines, greet } = start({
-      answer: ({ call }) =>
-        (call.id === 9 ? { kind: 'complete', result: {} } : new Promise(() => {})) as never,
+      async answer({ call }) {
+        if (call.id !== 9) await new Promise<void>((resolve) => pending.push(resolve))
+        return { kind: 'complete', result: {} } as never
+      },
     })
     greet('2025-03-26')
     const cancel = (requestId: number) =>
@@ -133,6 +136,7 @@ describe('the session of a client over stdio', () => {
     peer.receive([call(3)])
     await settle()
     for (const id of [1, 2, 3]) cancel(id)
+    for (const finish of pending) finish()
     await settle()
     expect(lines).toMatchObject([[{ id: 9 }]])
   })

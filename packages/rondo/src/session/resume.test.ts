@@ -175,6 +175,7 @@ describe('resume 1: a call that waits', () => {
     hold?.release()
     resume(service, headers, name, 1)
     await expect.poll(() => service.continued.length).toBe(1)
+    expect(service.continued[0]?.call.args).toEqual({ a: 1 })
   })
 
   it('J1 is looked for again if another instance takes it at that moment', async () => {
@@ -241,6 +242,24 @@ describe('resume 1: a call that waits', () => {
     expect([light.continued[0]?.call.args, opened.length]).toEqual([{ a: 1 }, 1])
   })
 
+  it('J1 is kept again with its next questions', async () => {
+    const service = start({}, ({ line }) =>
+      line.ask({ c: { method: 'roots/list', params: {} } }, { timeoutMs: 1_000, kept: { claims: CLAIMS } }),
+    )
+    const { headers, name } = await keep(service, { keys: [], scopes: ['read'] })
+    service.clock.now += 50
+    const stream = resume(service, headers, name, 1)
+    await expect.poll(() => stream.messages()).toHaveLength(1)
+    const session = (await service.first.shared.find(headers['mcp-session-id'], OWNER, 'ada')) as Session
+    const found = await service.first.shared.parts?.kept.find(session, name)
+    expect(found?.value).toMatchObject({
+      request: { id: 1, target: 'book', args: { a: 1 }, progressToken: 'p' },
+      protocolVersion: VERSION,
+      scopes: ['read'],
+      questions: [{ key: 'c' }],
+    })
+  })
+
   it('J1 reports progress above what the other instance reported', async () => {
     const service = start({}, ({ line }) => {
       line.notify('notifications/progress', { progressToken: 'p', progress: 1 })
@@ -260,7 +279,8 @@ describe('resume 1: a call that waits', () => {
     const stream = resume(late, kept.headers, kept.name, 1)
     await expect.poll(() => late.continued.length).toBe(1)
     late.second.table.sweep()
-    expect(stream.seen.ends).toBe(0)
+    await settle()
+    expect([stream.seen.ends, late.second.alarms]).toEqual([0, []])
     late.clock.now += 1
     late.second.table.sweep()
     await stream.done
@@ -438,6 +458,14 @@ describe('resume 2: a stream of another instance', () => {
     gone.leave()
     await new Promise((resolve) => setTimeout(resolve, 100))
     expect([gone.seen.failed, gone.seen.text]).toEqual([undefined, ''])
+  })
+
+  it('J1 is none after an event that no stream has', async () => {
+    const service = start()
+    const headers = await service.first.begin()
+    const stream = service.second.request('GET', undefined, { ...headers, 'last-event-id': 'x' })
+    await stream.done
+    expect([stream.seen.failed?.status, service.errors, service.second.told]).toEqual([400, [], []])
   })
 
   it('T18 is looked for with so many others of its caller', async () => {

@@ -170,6 +170,13 @@ describe('a change of a shared session', () => {
     expect(first.told).toContainEqual({ kind: 'session', session: session.name })
   })
 
+  it('shared 3: is none of other sessions', async () => {
+    const [first, second] = start().parts
+    const [one, two] = [await begin(first), await begin(first)]
+    await first.shared.change(one, level('error'))
+    expect([(await find(second, one))?.level, (await find(second, two))?.level]).toEqual(['error', 'info'])
+  })
+
   it('shared 3: is known to an instance that has no part of the session yet', async () => {
     const [first, second] = start().parts
     const session = await begin(first)
@@ -207,6 +214,10 @@ describe('a change of a shared session', () => {
     const alone = await begin({ shared: parts[0] })
     await parts[0].change(alone, level('error'))
     expect(alone.level).toBe('error')
+    await parts[0].change(alone, watch('a'))
+    await parts[0].change(alone, watch('b'))
+    await parts[0].change(alone, unwatch('a'))
+    expect(alone.state.watched).toEqual(['b'])
     expect(await parts[0].refresh(alone)).toBe(true)
     expect(instances[0]?.writes).toEqual([])
     const [first] = start().parts
