@@ -39,11 +39,16 @@ const TESTS = {
     'grant discovery safe-fetch exchange assertion options': '',
     'oauth dpop': 'security/hostile-authorization interop/oauth-client',
   },
-  session: [
-    beside('session'),
-    'packages/rondo/src/serve/http/fetch.test.ts',
-    ...tests('scenarios', 'turns-session', 'log-level'),
-  ],
+  session: {
+    'stream streams': './stream ./streams',
+    'session table options older': './session ./table ./stream',
+    'handshake parcel question line': './handshake ./handshake.era ./parcel ./question ./line.call',
+    'peer dispatch entrance': './peer ./dispatch.calls ./entrance.request',
+    'kept records': './kept.calls ./records',
+    'shared resume': './shared ./resume',
+    'task-call': './service task/session task/session-list task/draft',
+    service: './service ./dispatch ./entrance.post task/session task/session-list task/session-notification',
+  },
 }
 
 const LISTED = 'test/mutants.md'
@@ -78,12 +83,21 @@ function groupsOf(folder) {
   if (Array.isArray(tests)) return [{ sources: wanted, tests }]
   const rows = Object.entries(tests).map(([names, others]) => ({
     sources: names.split(' ').map((name) => `${root}/${name}.ts`),
-    tests: [beside(folder), ...others.split(' ').flatMap((other) => (other ? `test/${other}.test.ts` : []))],
+    tests: testsOf(folder, others),
   }))
   const listed = new Set(rows.flatMap((row) => row.sources))
   const missing = sources.filter((file) => !listed.has(file))
   if (missing.length > 0) fail(`No row of TESTS in scripts/mutants/run.js names ${missing.join(', ')}`)
   return rows.map((row) => ({ ...row, sources: row.sources.filter((file) => wanted.includes(file)) }))
+}
+
+/** The tests in `names`, of which `./x` is beside the files. If none is, all of those. */
+function testsOf(folder, names) {
+  const listed = names ? names.split(' ') : []
+  const paths = listed.map((name) =>
+    name.startsWith('./') ? `${SOURCES}/${folder}/${name.slice(2)}.test.ts` : `test/${name}.test.ts`,
+  )
+  return names.includes('./') ? paths : [beside(folder), ...paths]
 }
 
 function fail(message) {
