@@ -230,7 +230,7 @@ function toFailure(thrown: unknown): RecordedFailure {
 
 function toText(get: () => unknown): string {
   const value = read(get)
-  const text = typeof value === 'string' ? value : read(() => String(value))
+  const text = read(() => String(value))
   return typeof text === 'string' ? text : 'unknown'
 }
 
@@ -260,7 +260,7 @@ const MAX_PATH = 200
  */
 function findNonJson(value: unknown, path = '', depth = 0): string | undefined {
   if (value === null || typeof value === 'string' || typeof value === 'boolean') return undefined
-  if (typeof value === 'number' && Number.isFinite(value)) return undefined
+  if (Number.isFinite(value)) return undefined
   const where = path === '' ? 'the value itself' : path.slice(0, MAX_PATH)
   if (typeof value !== 'object') return `${where} is ${describe(value)}`
   if (depth === MAX_DEPTH) return `${where} is nested deeper than ${MAX_DEPTH} levels`
@@ -294,5 +294,5 @@ function isPlain(value: object): boolean {
 
 /** Returns a copy that shares nothing with the original, so that a handler cannot change the journal. */
 export function copyJson<T>(value: T): T {
-  return typeof value === 'object' && value !== null ? JSON.parse(JSON.stringify(value)) : value
+  return typeof value === 'object' ? JSON.parse(JSON.stringify(value)) : value
 }
