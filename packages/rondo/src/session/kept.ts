@@ -65,8 +65,6 @@ export interface CallHold extends CallKeeper {
   attach(line: SessionLine): void
   /** Keeps the response. Resolves with false if another instance has the call by now. Never rejects. */
   settle(json: string): Promise<boolean>
-  /** True once the call has been kept. */
-  isKept(): boolean
 }
 
 export interface KeptCalls {

@@ -14,6 +14,8 @@ interface Setup {
   readonly isDurable?: boolean
   readonly isPortable?: boolean
   readonly isFull?: boolean
+  /** The call of another instance, which has kept it. */
+  readonly isTakenOver?: boolean
   /** What the channel has besides `send`. */
   readonly channel?: Partial<Channel>
   readonly size?: () => number
@@ -48,7 +50,8 @@ const PROGRESS = 'notifications/progress'
 /** Lets everything settle that can. */
 const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
 
-function start({ isDurable = false, isPortable = false, isFull = false, channel, size }: Setup = {}) {
+function start(setup: Setup = {}) {
+  const { isDurable = false, isPortable = false, isFull = false, isTakenOver = false, channel, size } = setup
   const log: string[] = []
   const sent: { message: Message; droppable: boolean; eventId?: string }[] = []
   const takers = new Map<string, (answer: PeerAnswer) => void>()
@@ -56,6 +59,7 @@ function start({ isDurable = false, isPortable = false, isFull = false, channel,
   const keeping: Keeping[] = []
   const clock = { now: 5_000 }
   const taken = { here: true, elsewhere: false }
+  let isKept = isTakenOver
   const host: LineHost = {
     now: () => clock.now,
     randomId: () => 'random',
@@ -77,11 +81,16 @@ function start({ isDurable = false, isPortable = false, isFull = false, channel,
   const keeper: CallKeeper = {
     name: (count) => Array.from({ length: count }, () => `kept.${++names}`),
     park: (call, questions, until) =>
-      new Promise((resolve, reject) => keeping.push({ call, questions, until, resolve, reject })),
+      new Promise<void>((resolve, reject) => keeping.push({ call, questions, until, resolve, reject })).then(
+        () => {
+          isKept = true
+        },
+      ),
     async drop() {
       log.push('drop')
       return taken.here
     },
+    isKept: () => isKept,
     isTaken: async () => taken.elsewhere,
     catchUp: () => void log.push('catch up'),
     release: () => void log.push('release'),
@@ -488,7 +497,7 @@ describe('the questions of another instance', () => {
   }))
 
   it('J1 are sent again if the client has not seen them, and nobody has answered', async () => {
-    const { line, sent, log, answer } = start({ isDurable: true, size: () => 9 })
+    const { line, sent, log, answer } = start({ isDurable: true, isTakenOver: true, size: () => 9 })
     const answers = { 'c_x.1': result('b') }
     const asked = line.askAgain(questions, answers, 1, TERMS)
     expect(sent).toEqual([{ message: { id: 'c_x.2' }, droppable: false }])
@@ -499,7 +508,7 @@ describe('the questions of another instance', () => {
   })
 
   it('J1 end when their time is up, and stay valid when the server stops', async () => {
-    const { line, log, sent } = start({ isDurable: true })
+    const { line, log, sent } = start({ isDurable: true, isTakenOver: true })
     const asked = line.askAgain(questions, {}, 9, TERMS)
     line.endWaiting(DRAINING)
     expect(await asked).toEqual({ kind: 'left' })
@@ -511,7 +520,7 @@ describe('the questions of another instance', () => {
   })
 
   it('J1 are not asked anew by the task that asked them', async () => {
-    const { line, sent, answer } = start({ isDurable: true })
+    const { line, sent, answer } = start({ isDurable: true, isTakenOver: true })
     line.recall(questions.slice(0, 1), {}, 5)
     const asked = line.ask(ONE, { ...TERMS, task: 'task' })
     answer('c_x.0', 'a')
@@ -524,7 +533,7 @@ describe('the questions of another instance', () => {
     ['more', 1, TWO],
     ['some others', 2, { a: ROOTS, c: ROOTS }],
   ])('J1 are forgotten if the task asks %s by now', async (_, count, now) => {
-    const { line, keeping } = start({ isDurable: true })
+    const { line, keeping } = start({ isDurable: true, isTakenOver: true })
     line.recall(questions.slice(0, count), {}, 5)
     void line.ask(now, { ...TERMS, task: 'task' })
     void line.ask(ONE, { ...TERMS, task: 'task' })
@@ -532,15 +541,13 @@ describe('the questions of another instance', () => {
     expect(keeping.map((one) => one.questions.map(({ key }) => key))).toEqual([Object.keys(now), ['a']])
   })
 
-  it('J1 are asked for a call that is kept', async () => {
-    const { line, taken } = start({ isDurable: true })
+  it('J1 R6 leave a call without questions to others too when the server stops while it runs', async () => {
+    const { line, log, taken } = start({ isDurable: true, isTakenOver: true })
     taken.elsewhere = true
-    line.recall([], {}, 5)
     expect(await line.isTaken()).toBe(true)
-    const again = start({ isDurable: true })
-    again.taken.elsewhere = true
-    void again.line.askAgain(questions, {}, 5, TERMS)
-    expect(await again.line.isTaken()).toBe(true)
+    line.endWaiting(DRAINING)
+    line.cancel()
+    expect([line.left, log]).toEqual([true, []])
   })
 })
 

@@ -45,6 +45,8 @@ export interface CallKeeper {
   ): Promise<void>
   /** Deletes the call: nobody continues it. Resolves with false if another instance has it. Never rejects. */
   drop(): Promise<boolean>
+  /** True once the call has been kept; a call that was taken over is, from the beginning on. */
+  isKept(): boolean
   /** Resolves with true if another instance has the call. Never rejects. */
   isTaken(): Promise<boolean>
   /** Delivers the answers that were stored before the questions were asked again. */
@@ -92,7 +94,6 @@ export class SessionLine implements AskingLine {
   #dropped: Promise<boolean> | undefined
   /** Nothing else is sent until the questions are, so that their events have the numbers that were kept. */
   #parking = false
-  #isKept = false
   #keeping: Promise<void> | undefined
   /** Questions that another instance asked for the task of this call, until the task is found to ask them still. */
   #recalled: Recalled | undefined
@@ -122,6 +123,10 @@ export class SessionLine implements AskingLine {
 
   get left(): boolean {
     return this.#left
+  }
+
+  get #isKept(): boolean {
+    return this.#keeper?.isKept() === true
   }
 
   async isTaken(): Promise<boolean> {
@@ -229,7 +234,6 @@ export class SessionLine implements AskingLine {
       if (this.#keeping) await this.#keeping
       this.#parking = true
       await park()
-      this.#isKept = true
     } catch (error) {
       const known =
         error instanceof RondoError ? error : new RondoError('SERVER_INTERNAL', undefined, { cause: error })
@@ -256,7 +260,6 @@ export class SessionLine implements AskingLine {
     this.#parking = true
     try {
       await this.#keeper?.park({ kept }, [], kept.claims.flowExpires)
-      this.#isKept = true
     } finally {
       this.#parking = false
     }
@@ -272,7 +275,6 @@ export class SessionLine implements AskingLine {
   ): Promise<Asked> {
     const open = this.#open(timeoutMs, true)
     if (!open) return noRoom()
-    this.#isKept = true
     for (const { id, key, json, event } of questions) {
       open.expect(key, { id })
       if (event > seen && answers[id] === undefined) this.#channel.send(json, false)
@@ -289,7 +291,6 @@ export class SessionLine implements AskingLine {
     answers: Readonly<Record<string, PeerAnswer>>,
     seen: number,
   ): void {
-    this.#isKept = true
     this.#recalled = { questions, answers, seen }
   }
 
@@ -308,7 +309,6 @@ export class SessionLine implements AskingLine {
     const keep = async (): Promise<void> => {
       try {
         await this.#keeper?.park({ task }, [], this.#host.now() + REST_MS)
-        this.#isKept = true
       } catch {
         // It waits here alone, until the next heartbeat tries again.
       }
