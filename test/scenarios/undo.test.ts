@@ -3,7 +3,7 @@
  * order, the effect keys and the undo keys are the same everywhere (R10).
  */
 
-import { type Context, createServer, type Server, type ServerOptions, ToolError } from 'rondo'
+import { type Context, createServer, Fatal, type Server, type ServerOptions, ToolError } from 'rondo'
 import { connect } from 'rondo/client'
 import { createBench } from 'rondo/testing'
 import { afterEach, describe, expect, it } from 'vitest'
@@ -282,6 +282,24 @@ describe('a round with an effect that can be undone comes again, because its rep
     expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Camping.' }] }])
     expect(happened).toEqual(['reserve', 'end', 'release', 'end'])
     expect(booked).toEqual(['tent'])
+  })
+
+  it('M1 R7 a success after ctx.undo() that failed: it ends well again, and a worker undoes what is left', async () => {
+    const booked: string[] = []
+    let tries = 0
+    const undoTent = () => {
+      tries += 1
+      if (tries === 1) throw new Fatal('The camp is closed')
+      booked.splice(booked.indexOf('tent'), 1)
+    }
+    const { replies } = await callTwice(async (ctx) => {
+      await ctx.effect('tent', () => void booked.push('tent'), { undo: undoTent })
+      const { failed } = await ctx.undo()
+      await ctx.effect('van', () => void booked.push('van'), { undo: () => void booked.pop() })
+      return `Left ${failed}.`
+    })
+    expect(replies).toMatchObject([{ code: -32603 }, { content: [{ text: 'Left tent.' }] }])
+    await expect.poll(() => booked).toEqual(['van'])
   })
 
   it('M1 a success after a step that would fail now: it ends well again', async () => {

@@ -8,7 +8,8 @@
  *   open → undoing → undone    the call ended without success, expired, or was cancelled
  *
  * A call in rounds has ended well once its record says so. A task has not before its end is stored: the alarm follows the task
- * (`store/alarms.ts`), and if the task did not complete, a record that says `ended` is undone all the same.
+ * (`store/alarms.ts`), and if the task did not complete, a record that says `ended` is undone all the same. If the call ended well,
+ * the alarm undoes only what `ctx.undo()` could not undo.
  *
  * guard 1: The alarm exists, and follows the task, before the record; the record exists before the effect.
  * guard 2: An effect begins only while the record is open; a call whose record is not open any more cannot end well.
@@ -313,19 +314,11 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   await host.keys.ready()
   const guard = guardOf(host, journal.seed, journal.lineage)
   const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)
-  const tried = journal.entries.filter(({ kind }) => kind === 'undo') as WorkEntry[]
-  if (how === 'well' && tried.every(isUndone)) return endWell(round, guard, ttlMs, report, tried.length > 0)
+  if (how === 'well') return endWell(round, tasks, guard, report)
   const kept = await changeGuard(host, guard, ttlMs, (now) => {
     if (now?.phase === 'ended' || now?.phase === 'undone') return undefined
-    const merged = merge(journal, now?.journal)
-    const mine = how === 'well' ? { ...merged, begun: triedIn(journal) } : merged
-    return { ...now, phase: 'undoing', journal: mine }
+    return { ...now, phase: 'undoing', journal: merge(journal, now?.journal) }
   })
-  if (how === 'well' && kept?.since !== undefined) return refuse(report)
-  if (how === 'well') {
-    await wake(round, tasks, guard)
-    return { ...report, left: true }
-  }
   // Another run of this round has ended the call well.
   if (kept?.phase === 'ended') return report
   // The alarm waits for an effect that may still be running in another process.
@@ -350,10 +343,10 @@ async function checkReturned(round: Round, report: RunReport): Promise<Ending> {
   }
 }
 
-/** After a success only the effects that `ctx.undo()` could not undo are left to a worker. */
-function triedIn({ begun, entries }: Journal): Journal['begun'] {
-  const tried = new Set(entries.filter(({ kind }) => kind === 'undo').map(({ key }) => key))
-  return begun?.filter(({ key }) => tried.has(undoName(key)))
+/** The journal with no other effects than those that `ctx.undo()` has tried to undo: a call that ended well leaves only these to a worker. */
+export function withTried(journal: Journal): Journal {
+  const tried = new Set(journal.entries.filter(({ kind }) => kind === 'undo').map(({ key }) => key))
+  return { ...journal, begun: journal.begun?.filter(({ key }) => tried.has(undoName(key))) }
 }
 
 /** Errors after which the same request is sent again. */
@@ -381,24 +374,28 @@ const refuse = (report: RunReport): RunReport => ({ ...report, ending: { kind: '
 
 /**
  * Closes the record, with all results: a round that comes again ends like this one. The call cannot end well if a worker has begun to
- * undo it. `tried`: its handler has undone effects.
+ * undo it.
  */
 async function endWell(
   round: Round,
+  tasks: TaskHost,
   guard: Guard,
-  ttlMs: number,
   report: RunReport,
-  tried: boolean,
-): Promise<RunReport> {
-  const { host } = round
-  const now = await changeGuard(host, guard, ttlMs, (current) =>
+): Promise<UndoneReport> {
+  const { host, beginning } = round
+  const now = await changeGuard(host, guard, ttlOf(host, tasks, beginning.flowExpires), (current) =>
     current?.phase === 'open'
       ? { ...current, phase: 'ended', journal: merge(report.journal, current.journal) }
       : undefined,
   )
   if (now?.phase === 'undoing' || now?.phase === 'undone') return refuse(report)
+  const tried = withTried(report.journal)
+  if (leftToUndo(tried).length > 0) {
+    await wake(round, tasks, guard)
+    return { ...report, left: true }
+  }
   // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
-  if (!round.row) await dismiss(host, guard, tried)
+  if (!round.row) await dismiss(host, guard, tried.begun?.length !== 0)
   return report
 }
 

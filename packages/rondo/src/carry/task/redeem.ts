@@ -34,6 +34,7 @@ import {
   reportUndo,
   undoingIn,
   WAKE,
+  withTried,
 } from '../undo.ts'
 import { approvalsOf } from './approve.ts'
 import { foldRecords, openPiece, sealPiece, type TaskPlan, type TaskRecord, toFlowCall } from './journal.ts'
@@ -68,6 +69,8 @@ export async function redeem(
   const standing = await standingOf(alarm, record)
   if (standing.kind === 'open') return park(alarm, standing.until, record?.task !== undefined)
   if (standing.kind === 'well') {
+    const tried = record && withTried(record.journal)
+    if (tried && leftToUndo(tried).length > 0) return undo(alarm, target, tried)
     await removeGuard(host, guard)
     return complete(alarm, [])
   }
@@ -189,7 +192,9 @@ async function undoHolding(
   const undone = left.filter((key) => !failed.includes(key))
   if (failed.length > 0) return leave(alarm, round, undone, failed)
   reportUndo(round, { undone, failed })
-  await changeGuard(host, guard, tasks.maxTtlMs, (now) => now && { ...now, phase: 'undone' })
+  await changeGuard(host, guard, tasks.maxTtlMs, (now) =>
+    now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
+  )
   return complete(alarm, undone)
 }
 
