@@ -18,6 +18,20 @@ function start(options: Partial<ServerOptions> = {}) {
       for (const key of ['a', 'b', 'c']) if (!(await ctx.confirm(key, `${key}?`))) return 'stopped'
       return 'done'
     })
+    server.tool('save', {}, async (_args, ctx) => {
+      await ctx.effect('save', () => void calls.push('save'))
+      return 'saved'
+    })
+    server.tool('large', { task: 'never' }, async (_args, ctx) => {
+      const text = await ctx.step('load', () => 'x'.repeat(100_000))
+      await ctx.confirm('a', 'a?')
+      return String(text.length)
+    })
+    server.tool('at-once', { task: 'auto' }, () => 'done')
+    server.tool('leaves', { task: 'late' }, async (_args, ctx) => {
+      await ctx.background()
+      return 'done'
+    })
     server.tool('late', {}, async (_args, ctx) => {
       await ctx.confirm('a', 'a?')
       return 'done'
@@ -43,6 +57,59 @@ describe('a call under a token', () => {
       code: -32603,
       message: 'This call needs more rounds than the server allows',
     })
+  })
+
+  it('R6 runs its first effect in the round after its id has reached the client', async () => {
+    const { bench, calls } = start()
+    const call = bench.tool('save')
+    expect(await call.next()).toMatchObject({ kind: 'input_required', questions: {} })
+    expect(calls).toEqual([])
+    expect(await call.next()).toMatchObject({ kind: 'complete' })
+    expect(calls).toEqual(['save'])
+  })
+
+  it('R1 is refused with a state that does not open, and says why only in the log', async () => {
+    const { bench, rounds } = start()
+    const call = bench.tool('talk')
+    await call.next()
+    call.state = 'odd'
+    expect(await call.next(yes('a'))).toMatchObject({ kind: 'error', code: -32602 })
+    expect(rounds()).toHaveLength(1)
+    expect(bench.events).toContainEqual(expect.objectContaining({ event: 'state_refused', target: 'talk' }))
+  })
+
+  it('B8 may use a state again where nothing counts it', async () => {
+    const { bench } = start()
+    const call = bench.tool('late')
+    await call.next()
+    const { state } = call
+    for (const confirm of [true, false]) {
+      call.state = state
+      expect(await call.next({ a: { confirm } })).toMatchObject({ kind: 'complete' })
+    }
+  })
+
+  it('P14 continues with a journal that is too large for its state, from the store', async () => {
+    const { bench } = start()
+    const call = bench.tool('large')
+    const first = await call.next()
+    expect(first).toMatchObject({ kind: 'input_required' })
+    expect(call.state?.length).toBeLessThan(10_000)
+    expect(await call.next(yes('a'))).toMatchObject({ kind: 'complete', text: '100000' })
+  })
+
+  it('R9 ends with a journal that is too large for its state, if there is no store', async () => {
+    const { bench, rounds } = start({ store: undefined })
+    expect(await bench.tool('large').next()).toMatchObject({ kind: 'error', code: -32603 })
+    expect(rounds()).toMatchObject([{ outcome: 'refused', code: 'LIMIT_STATE_BYTES' }])
+  })
+
+  it('D9 becomes a task at once if its tool says so, or when its handler does', async () => {
+    for (const name of ['at-once', 'leaves']) {
+      const { bench, rounds } = start()
+      await bench.task(name).next()
+      expect(rounds()[0]).toMatchObject({ round: 1, outcome: 'task' })
+    }
   })
 
   it('R9 M1 is undone when it has used all of its rounds', async () => {
