@@ -28,7 +28,7 @@ function start(options: Partial<ServerOptions> = {}) {
       return String(text.length)
     })
     server.tool('at-once', { task: 'auto' }, () => 'done')
-    server.tool('leaves', { task: 'late' }, async (_args, ctx) => {
+    server.tool('leaves', {}, async (_args, ctx) => {
       await ctx.background()
       return 'done'
     })
