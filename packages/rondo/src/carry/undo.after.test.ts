@@ -197,6 +197,54 @@ describe('a call that ends without success', () => {
     expect(woken).toEqual([guard().alarm])
   })
 
+  it('M1 M3 keeps its permit for the worker that undoes the rest, and only for that', async () => {
+    const concurrency: Concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
+    const permits = host.store?.permits as PermitStore
+    for (const failing of [[], ['room']]) {
+      fails = failing
+      let tags: readonly string[] = []
+      const acquire: PermitStore['acquire'] = (request) => {
+        tags = request.tags
+        return permits.acquire(request)
+      }
+      const store = { ...host.store, permits: { ...permits, acquire } } as FlowHost['store']
+      await run(fail, { target: { concurrency }, host: { store } })
+      const taken = await permits.acquire({ holder: 'next', tags, limit: 1, holdMs: 1 })
+      expect(taken.kind).toBe(failing.length > 0 ? 'busy' : 'held')
+      if (taken.kind === 'held') await permits.release('next', taken.grant)
+      await host.store?.records?.remove(guard().id)
+    }
+  })
+
+  it('M1 is logged with everything that ran, and says in text what was undone', async () => {
+    const outcome = await run(fail)
+    expect(outcome).toMatchObject({
+      reply: { result: { content: [{ type: 'text' }, { type: 'text', text: 'Undone: car, room.' }] } },
+    })
+    expect(events).toContainEqual(expect.objectContaining({ event: 'round', executed: 4 }))
+  })
+
+  it('M1 wakes its alarm if the store fails while it undoes', async () => {
+    const own = (host.store as Store).records as NonNullable<Store['records']>
+    let isDown = false
+    const put: typeof own.put = (record) =>
+      isDown ? Promise.reject(new RondoError('STORE_UNAVAILABLE')) : own.put(record)
+    const store = { ...host.store, records: { ...own, put } } as FlowHost['store']
+    const then = async (ctx: Context) => {
+      await ctx.effect('meal', () => 1, {
+        undo() {
+          isDown = true
+        },
+      })
+      return fail()
+    }
+    expect(await run(then, { host: { store } })).toMatchObject({
+      reply: { kind: 'error', error: { code: 'STORE_UNAVAILABLE' } },
+    })
+    expect(woken).toEqual([guard().alarm])
+    expect(await read()).toMatchObject({ phase: 'undoing' })
+  })
+
   it('M1 wakes no alarm of a task, whose end does', async () => {
     fails = ['room']
     const row = { id: 'task', owner: guard().owner, expiresAt: START + DAY } as Round['row']

@@ -658,6 +658,14 @@ describe('the answers of a task', () => {
     )
   })
 
+  it('reach a handler that asks by hand, even those that nobody asked for, but never the name of a method', async () => {
+    const handler = (ctx: Context) => JSON.stringify(ctx.inputResponses ?? {})
+    const brought = { answers: { r: { roots: [] } }, asked: {}, unasked: true }
+    expect(await endOf(handler, { plan: { brought } })).toEqual(texts('{"r":{"roots":[]}}'))
+    const records = [parked({ r: { key: 'r', digest: 'manual:d' } })]
+    expect(await endOf(handler, { records, answers: { r: 'roots/list' } })).toEqual(texts('{}'))
+  })
+
   it('G3 are the events of its hooks, too', async () => {
     const handler = async (ctx: Context) => String(await (await ctx.hook('paid')).received())
     const { run, seal, turn, open, host, tasks } = await start(handler)
