@@ -47,7 +47,8 @@ const TESTS = {
     'kept records': './kept.calls ./records',
     'shared resume': './shared ./resume',
     'task-call': './service task/session task/session-list task/draft',
-    service: './service ./dispatch ./entrance.post task/session task/session-list task/session-notification',
+    service:
+      './service ./dispatch ./entrance.post ./kept task/session task/session-list task/session-notification scenarios/turns-session',
   },
 }
 
