@@ -678,6 +678,20 @@ describe('a hint that something has changed', () => {
   })
 })
 
+it('E8 a hint that something has changed is no reason to ask the store while no turn runs', async () => {
+  const hints = createHintBus()
+  let asked = 0
+  const ask = async () => {
+    asked += 1
+    return new Set<string>()
+  }
+  const engine = engineOn({}, broken({ onHint: hints.onHint, held: ask, renew: ask }))
+  await engine.serve(heldTurn().run)
+  hints.publish({ kind: 'changed' })
+  await clock.pass(1)
+  expect(asked).toBe(0)
+})
+
 describe('a lease that is found taken after it ran out', () => {
   it('E9 was no failure of a clock', async () => {
     const gates: ((held: ReadonlySet<string>) => void)[] = []
@@ -687,8 +701,8 @@ describe('a lease that is found taken after it ran out', () => {
     const held = heldTurn()
     await engine.serve(held.run)
     await engine.create(newTask())
-    // The worker checks every 500 ms: at 2,000 ms the lease is still held, and at 2,310 ms not.
-    await clock.pass(2_310)
+    // The worker checks every 500 ms: at 2,000 ms the lease is still held, and at 2,300 ms not.
+    await clock.pass(2_300)
     expect(held.turns[0]?.signal.aborted).toBe(false)
     gates[0]?.(new Set())
     await clock.pass(1)
@@ -718,6 +732,32 @@ describe('the timers of a worker', () => {
       expect(ms).toBeGreaterThanOrEqual(80)
       expect(ms).toBeLessThanOrEqual(120)
     }
+  })
+
+  it('all end with it', async () => {
+    const pending = new Set<object>()
+    const idly: typeof clock.idly = (ms, fn) => {
+      const timer = {}
+      pending.add(timer)
+      const cancel = clock.idly(ms, () => {
+        pending.delete(timer)
+        fn()
+      })
+      return () => {
+        pending.delete(timer)
+        cancel()
+      }
+    }
+    const held = heldTurn()
+    const engine = engineOn({ clock: { ...clock, idly } })
+    const serving = await engine.serve(held.run)
+    await engine.create(newTask())
+    await clock.pass(1)
+    held.end(0, complete('done'))
+    await clock.pass(1)
+    expect(pending.size).toBeGreaterThan(0)
+    await serving.stop()
+    expect(pending.size).toBe(0)
   })
 
   it('are not set once it has stopped, whatever the store says then', async () => {
