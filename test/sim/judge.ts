@@ -408,8 +408,9 @@ export function createJudge(world: World, plan: Plan): Judge {
       const skipped = known.find((one) => one.effect && !run.called.has(one.key))
       check('diverged', !skipped, () => `${run.id} begins ${key} although it has not reached ${skipped?.key}`)
       const anchored = !run.isFirst || !run.inherits
-      // A call that has begun an effect is in the store.
-      if (run.call.older && run.parent) keepPushed(run.parent)
+      // A call is stored before its first effect. What follows is stored with its next question.
+      const isStored = [...pushed.values()].some(({ flow }) => flow === run.flow)
+      if (run.call.older && run.parent && !isStored) keepPushed(run.parent)
       check('anchored', anchored, () => `${run.id} begins ${key} in the first round of its flow`)
       const logical = `${run.call.id} ${key} ${branch}`
       const keyBefore = keys.get(logical) ?? effectKey
