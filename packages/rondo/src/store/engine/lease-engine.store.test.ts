@@ -676,3 +676,17 @@ describe('a watch', () => {
     expect(seen).toEqual(['working', 'cancelled'])
   })
 })
+
+it('D8 sweeps are spread around their interval, by a fifth of it at most', async () => {
+  const waits: number[] = []
+  const idly: typeof clock.idly = (ms, fn) => {
+    if (ms > 1_000) waits.push(ms)
+    return clock.idly(ms, fn)
+  }
+  const options = { clock: { ...clock, idly }, sweepMs: 2_000, pollMs: 100, statsMs: 0 }
+  await engineOn(options).serve(heldTurn().run)
+  for (let i = 0; i < 150; i++) await clock.pass(2_000)
+  expect(waits.length).toBeGreaterThan(100)
+  expect(Math.min(...waits)).toBeGreaterThanOrEqual(1_600)
+  expect(Math.max(...waits)).toBeLessThanOrEqual(2_400)
+})
