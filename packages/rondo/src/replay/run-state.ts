@@ -292,10 +292,12 @@ export function toRefusal(error: unknown): RondoError {
 
 /**
  * Appends to the journal within its limit (R9), durably if the run can persist, and then calls `then` with the index. An undo does
- * not count: a call that ends because its journal is full is undone, and has at most one for each of its effects.
+ * not count: a call that ends because its journal is full is undone, and has at most one for each of its effects. Nor does what a
+ * run adds in which nothing new may happen: nobody keeps it, and the run has to reach all of these effects.
  */
 export function append(run: RunState, entry: Entry, then: (index: number) => void): void {
-  if (entry.kind !== 'undo' && run.record.size() >= run.limits.maxEntries) {
+  const isBounded = entry.kind !== 'undo' && !run.frozen
+  if (isBounded && run.record.size() >= run.limits.maxEntries) {
     const detail = `The journal is full: "${entry.key}" would exceed its ${run.limits.maxEntries} entries (limits.maxEntries).`
     return run.turn.refuse(new RondoError('LIMIT_ENTRIES', detail))
   }

@@ -245,6 +245,19 @@ describe('the storage that marks running work', () => {
 })
 
 describe('a run in which nothing new may happen', () => {
+  it('R9 M1 is not stopped by a full journal, because it looks for everything that is recorded', async () => {
+    const handler: Handler = (ctx) => Promise.all([ctx.ask('q', textQuestion()), ctx.step('s', () => 1)])
+    for (const [frozen, kind] of [
+      [false, 'refused'],
+      [true, 'returned'],
+    ] as const) {
+      const flow = replayFlow(handler, { limits: { maxEntries: 1 } })
+      await flow.round()
+      const { ending } = await flow.round({ q: accept({ value: 'x' }) }, { input: { frozen } })
+      expect(ending.kind).toBe(kind)
+    }
+  })
+
   it('shows and withdraws nothing', async () => {
     const seen: string[] = []
     const input: Partial<ReplayInput> = {
