@@ -456,7 +456,7 @@ describe('resume 2: a stream of another instance', () => {
     expect(service.second.told.filter(({ kind }) => kind === 'wanted')).toHaveLength(1)
     const gone = resume(service, headers, name, 1)
     gone.leave()
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await settle()
     expect([gone.seen.failed, gone.seen.text]).toEqual([undefined, ''])
   })
 
