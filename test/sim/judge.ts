@@ -398,9 +398,11 @@ export function createJudge(world: World, plan: Plan): Judge {
       const stale = mayBeStale(run.process)
       judgeAttempt(run, key, attempt)
       const past = run.inherits ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
-      const known = past.filter(({ at }) => run.inherits || (at < run.at && !stale))
+      // A process that stood still may go on with what it had, although another one has taken the task or the older client's call over.
+      const isAhead = stale && (run.call.older || !run.inherits)
+      const known = past.filter(({ at }) => !isAhead && (run.inherits || at < run.at))
       // A full journal does not keep the work that filled it.
-      const isKept = plan.maxEntries === undefined && run.parent?.done.has(key)
+      const isKept = plan.maxEntries === undefined && !isAhead && run.parent?.done.has(key)
       const again = known.some((one) => one.key === key) || isKept
       check('acknowledged', !again, () => `${run.id} runs ${key} again, whose result was recorded`)
       if (effectKey === undefined) return
