@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { hasPostgres } from '../support/postgres-server.ts'
 import { CONTROLS } from './controls.ts'
@@ -5,10 +6,11 @@ import { loadRuntime } from './runtime.ts'
 import { runSchedule } from './schedule.ts'
 import { openStores } from './stores.ts'
 
-const SCHEDULES = 500
+const SCHEDULES = 1_500
 const ON_DATABASE = 20
 /** Schedules within which each control has to be found. */
 const BOUND = 1_000
+const TABLE = readFileSync(new URL('./controls.md', import.meta.url), 'utf8')
 
 describe('the simulator, at length', () => {
   it('finds no problem in the runtime', async () => {
@@ -45,9 +47,11 @@ describe('the simulator, at length', () => {
 
   it.each(CONTROLS)('finds the weakened copy $name', async (control) => {
     const runtime = await loadRuntime(control)
-    for (let seed = 1; seed <= BOUND; seed++) {
-      if ((await runSchedule(runtime, seed)).problems.length > 0) return
-    }
+    const isFound = async (seed: number) => (await runSchedule(runtime, seed)).problems.length > 0
+    // The schedule that has found it before, and if it does not any more, all of them.
+    const before = Number(new RegExp(`\`${control.name}\` .* (\\d+) \\|$`, 'm').exec(TABLE)?.[1])
+    if (before <= BOUND && (await isFound(before))) return
+    for (let seed = 1; seed <= BOUND; seed++) if (await isFound(seed)) return
     expect.unreachable(`not found in ${BOUND} schedules`)
   })
 })
