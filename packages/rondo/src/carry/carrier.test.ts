@@ -132,7 +132,7 @@ describe('a handler that returns its questions', () => {
     expect(paused(undefined).inputRequests).toBeUndefined()
   })
 
-  it('gives each visit an id that is the same in every round', () => {
+  it('names each visit with an id that is the same in every round', () => {
     const [first, second] = [paused({ a: url }), paused({ a: url })].map(({ inputRequests }) => inputRequests)
     expect(first).toMatchObject({ a: { params: { elicitationId: expect.stringMatching(/^[0-9a-f]{32}$/) } } })
     expect(second).toEqual(first)

@@ -176,7 +176,7 @@ describe('a call whose questions are pushed', () => {
     }
   })
 
-  it('goes on without a method that its client turned out not to implement', async () => {
+  it('continues without a method that its client does not implement', async () => {
     const error = new RondoError('PEER_METHOD')
     const can: boolean[][] = []
     const handler = async (ctx: Context) => {
@@ -242,7 +242,7 @@ describe('the permit of a call whose questions are pushed', () => {
     ['its client has gone', { kind: 'gone' }, true],
     ['no answers will come', { kind: 'refused', error: new RondoError('INPUT_TIMEOUT') }, true],
     ['another instance continues it', { kind: 'left' }, false],
-  ])('M3 ends with the call, unless it goes on elsewhere: %s', async (_name, reply, free) => {
+  ])('M3 ends with the call, unless another instance continues that: %s', async (_name, reply, free) => {
     const started = start((ctx) => ctx.confirm('a', 'A?'), { replies: [reply], target: { concurrency } })
     const permits = started.store.permits as PermitStore
     const { acquire } = permits
@@ -337,7 +337,7 @@ describe('a question that any instance can continue from', () => {
     expect(given.map(({ claims }) => claims.journal.epoch)).toEqual(['first', 'first'])
   })
 
-  it('is none of several that the handler itself asks at once', async () => {
+  it('is not handed over with several questions that the handler itself asks at once', async () => {
     const { given, push } = handing()
     const inputRequests = { a: { method: 'roots/list' }, b: { method: 'roots/list' } } as const
     const handler = () => inputRequired({ inputRequests })
@@ -502,7 +502,7 @@ describe('a call that another instance began', () => {
     expect(await start(handler, { push: { from: { ...from, pending } } }).run()).toEqual(done('2'))
   })
 
-  it('R7 goes on without a method that its client turned out not to implement', async () => {
+  it('R7 continues without a method that its client does not implement', async () => {
     const handler = (ctx: Context) => `${ctx.can('roots')}`
     const pending = async (): Promise<Asked> => ({
       kind: 'refused',

@@ -149,7 +149,7 @@ export async function changeGuard(
 }
 
 /**
- * What one writer knows, with what the record knows besides: a process that died, or that has taken the call over, may have recorded
+ * One writer's journal with what the record contains besides: a process that died, or that has taken the call over, may have recorded
  * more, and the alarm reaches its effects only with every result before them. An effect that began under another key stays as it is,
  * because that is what has to be undone.
  */
@@ -423,7 +423,7 @@ async function undoFailed(
   const left = leftToUndo(journal)
   const undoes = report.undoable.filter(({ key }) => left.includes(key))
   if (undoes.length < left.length) {
-    // The run has ended before it reached all of them. A worker gets further, and the last effect is undone first.
+    // The run ended before it reached all of them. A worker reaches the rest, and undoes the last effect first.
     if (host.tasks) await wake(round, host.tasks, guard)
     return { ...report, undo: summarize(journal), left: true }
   }

@@ -400,7 +400,7 @@ export function createKeptCalls(
       const taken: CallRecord = {
         ...value,
         holder: session.tag,
-        // Not counted: releases that do not know the count write the record without it.
+        // Not a number: an older release writes the record without it, and counting would begin anew.
         take: host.platform.randomId(),
         questions: unseen,
         // A call that was kept before its first effect has no questions, and runs as soon as it is taken.

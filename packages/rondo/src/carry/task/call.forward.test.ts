@@ -119,7 +119,7 @@ describe('a request about a task of another server', () => {
     ])
   })
 
-  it('is none of those about tasks of this server', async () => {
+  it('is not taken for a request about a task of this server', async () => {
     const id = await create()
     expect(await handleTask(gateway(), callOf(id), ada)).toMatchObject({ kind: 'task', task: { taskId: id } })
     expect(callers).toEqual([])
