@@ -245,6 +245,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   const unanswered = new Set<string>()
   /** When a call was left by its client, or ended by an operator. */
   const endedAt = new Map<string, number>()
+  /** When an operator failed the task of a call. */
+  const failedAt = new Map<string, number>()
   /** The effects that a call which ended well has kept. */
   const kept = new Set<string>()
   /** The effects that a program has undone before it ended well. */
@@ -400,7 +402,10 @@ export function createJudge(world: World, plan: Plan): Judge {
       const past = run.inherits ? (run.parent?.seen ?? []) : [...journalOf(run).results.values()]
       // A process that stood still may go on with what it had, although another one has taken the task or the older client's call over.
       const isAhead = stale && (run.call.older || !run.inherits)
-      const known = past.filter(({ at }) => !isAhead && (run.inherits || at < run.at))
+      // The reply that gave it the task may have been on its way while an operator failed and retried the task.
+      const failed = failedAt.get(run.call.id) ?? Number.NEGATIVE_INFINITY
+      const claimed = run.at - failed < replyMs ? Math.min(run.at, failed) : run.at
+      const known = past.filter(({ at }) => !isAhead && (run.inherits || at < claimed))
       // A full journal does not keep the work that filled it.
       const isKept = plan.maxEntries === undefined && !isAhead && run.parent?.done.has(key)
       const again = known.some((one) => one.key === key) || isKept
@@ -506,6 +511,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       } else {
         endings.set(call.id, 'without success')
         endedAt.set(call.id, world.now)
+        if (kind === 'fail') failedAt.set(call.id, world.now)
         forgetFailures(call)
       }
     },
