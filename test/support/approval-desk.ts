@@ -38,6 +38,8 @@ export interface BenchOptions extends Partial<ApprovalsOptions> {
   readonly store?: Store
   readonly key?: Buffer
   readonly tenant?: string
+  /** How far the clock of the process is ahead of the store's, in ms. */
+  readonly aheadMs?: number
 }
 
 const seed = (...parts: readonly string[]): Buffer =>
@@ -47,6 +49,7 @@ export function createDeskBench({
   store: given,
   key = randomBytes(32),
   tenant = 'deployer',
+  aheadMs = 0,
   ...options
 }: BenchOptions = {}): DeskBench {
   let time = 1_800_000_000_000
@@ -59,7 +62,7 @@ export function createDeskBench({
     name: 'deployer',
     tenant,
     store,
-    now: () => time,
+    now: () => time + aheadMs,
     hasTool: () => false,
     log: (message, error) => void log.push(error === undefined ? message : `${message}: ${String(error)}`),
     async seal(purpose, data) {
@@ -152,7 +155,7 @@ export function createDeskBench({
       // A form that was open before the page showed none is as good as one that is there.
       const held = await host.seal(
         'form',
-        JSON.stringify({ issuer: LOGIN, subject: as, expires: time + 60_000 }),
+        JSON.stringify({ issuer: LOGIN, subject: as, expires: host.now() + 60_000 }),
       )
       const csrf = /name="csrf" value="([^"]+)"/.exec(page.slice(page.indexOf('<main')))?.[1] ?? held
       const body = new URLSearchParams({ csrf, decision, note, ...(show && { show }) })

@@ -281,6 +281,24 @@ describe('a decision', () => {
     expect(await happened(desk, id)).toEqual(['asked'])
   })
 
+  it.each([120_000, -120_000])(
+    'V3 V7 goes by the clock of the store where that of the process is %i ms ahead of it',
+    async (aheadMs) => {
+      const heard: string[] = []
+      const desk = bench({ aheadMs, notify: [({ kind }) => void heard.push(kind)] })
+      const storeTime = () => desk.host.now() - aheadMs
+      const { id } = await desk.ask({ until: storeTime() + 60_000 })
+      await desk.approvals.desk().drain()
+      expect(heard).toEqual(['asked'])
+      desk.pass(59_999)
+      expect(await desk.decide(id, 'ann', 'approve')).toContain('You have approved this.')
+      await desk.approvals.desk().drain()
+      expect(desk.delivered).toHaveLength(1)
+      const late = await desk.ask({ until: storeTime() })
+      expect(await desk.decide(late.id, 'ann', 'approve')).toContain('the time for a decision is up')
+    },
+  )
+
   it('V2 L2 is bound to what was shown: other words are another request, and the earlier one is withdrawn', async () => {
     const desk = bench()
     const first = await desk.ask()

@@ -59,6 +59,8 @@ export interface RecordedHappening extends ChainEntry {
 
 export interface Desk {
   readonly tenant: string
+  /** The time of the store, by which a request expires for every process. */
+  now(): Promise<number>
   get(id: string): Promise<Request | undefined>
   open(request: ApprovalRequest): Promise<void>
   use(id: string, attempt: number, expired: boolean): Promise<ApprovalVerdict>
@@ -117,11 +119,10 @@ export function createDesk(options: DeskOptions): Desk {
     return undefined
   }
   const write = async (
-    row: Pick<ApprovalRow, 'id' | 'version'>,
+    { now, ...row }: Pick<ApprovalRow, 'id' | 'version'> & { readonly now: number },
     { next, happenings, jobs = [] }: Omit<Step<unknown>, 'result'>,
     done?: ClaimedJob,
   ): Promise<boolean> => {
-    const now = host.now()
     const key = await keys.mint()
     const contents = happenings.map((happening) => seal('record', { ...happening, request: row.id }))
     const entries = (await Promise.all(contents)).map((content) => entryAfter(tenant, key, now, content))
@@ -149,43 +150,39 @@ export function createDesk(options: DeskOptions): Desk {
     done?: ClaimedJob,
   ): Promise<T | undefined> => {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
-      const row = await store.get(tenant, id)
+      const [row, now] = await Promise.all([store.get(tenant, id), store.now()])
       const request = row && (await read(row))
       if (!row || !request) return undefined
-      const taken = await step(request, host.now())
+      const taken = await step(request, now)
       if (!('next' in taken)) return taken.result
-      if (await write({ id, version: row.version }, taken, done)) return taken.result
+      if (await write({ id, version: row.version, now }, taken, done)) return taken.result
       // Somebody else has the job: it is theirs to complete.
       if (done && tries > 2) return undefined
     }
     throw new Error(`The request for approval ${id} changes all the time`)
   }
-  const closing = (request: Request): readonly ApprovalJob[] => closingJobs(request, notifiers, host.now())
+  const closing = (request: Request, now: number): readonly ApprovalJob[] =>
+    closingJobs(request, notifiers, now)
 
   const withdrawOne: Desk['withdraw'] = async (id, reason) => {
     await change(id, (request, now) => {
       if (request.state !== 'open') return { result: undefined }
-      return { ...withdraw(request, reason, now), jobs: closing(request), result: undefined }
+      return { ...withdraw(request, reason, now), jobs: closing(request, now), result: undefined }
     })
   }
   const open: Desk['open'] = async (given) => {
     const { wording } = labelPartsOf(given)
     const rows = await store.list({ tenant, label: wording, limit: 20 })
     for (const { id } of rows) if (id !== given.id) await withdrawOne(id, 'reworded')
-    const now = host.now()
+    const now = await store.now()
     const created = newRequest(given, now)
-    if (
-      await write(
-        { id: given.id, version: 0 },
-        { ...created, jobs: openingJobs(created.next, notifiers, now) },
-      )
-    )
-      return
-    await change(given.id, (request) => {
+    const jobs = openingJobs(created.next, notifiers, now)
+    if (await write({ id: given.id, version: 0, now }, { ...created, jobs })) return
+    await change(given.id, (request, at) => {
       if (request.attempt > given.attempt || request.hook === given.hook) return { result: undefined }
       const next = { ...request, attempt: given.attempt, hook: given.hook }
-      const jobs = request.state === 'open' ? [] : [{ name: 'deliver', dueAt: host.now() }]
-      return { next, happenings: [], jobs, result: undefined }
+      const due = request.state === 'open' ? [] : [{ name: 'deliver', dueAt: at }]
+      return { next, happenings: [], jobs: due, result: undefined }
     })
   }
   const use: Desk['use'] = async (id, attempt, expired) => {
@@ -194,14 +191,14 @@ export function createDesk(options: DeskOptions): Desk {
       if (request.attempt > attempt) return { result: { kind: 'reopened' } }
       if (request.state === 'open' || request.state === 'withdrawn') {
         if (!expired) return { result: { kind: 'reopened' } }
-        return { ...expire(request, now), jobs: closing(request), result: { kind: 'expired' } }
+        return { ...expire(request, now), jobs: closing(request, now), result: { kind: 'expired' } }
       }
       const gone = await people.voidVotes(request)
       const used = useDecision(request, (vote) => gone.has(vote), now)
       const result: ApprovalVerdict = used.next.used ?? { kind: 'reopened' }
       const { state } = used.next
       const reopened = state === 'open' ? openingJobs(used.next, notifiers, now) : []
-      const jobs = state === 'expired' ? closing(used.next) : reopened
+      const jobs = state === 'expired' ? closing(used.next, now) : reopened
       return { ...used, jobs, result }
     })
     return verdict ?? { kind: 'expired' }
@@ -209,6 +206,7 @@ export function createDesk(options: DeskOptions): Desk {
 
   return {
     tenant,
+    now: () => store.now(),
     open,
     use,
     async get(id) {
@@ -223,7 +221,7 @@ export function createDesk(options: DeskOptions): Desk {
           if (refusal) return { result: { request, refusal } }
           const cast = castVote(request, { ...showable(vote), at: now })
           const decided = cast.next.state !== 'open'
-          const jobs = decided ? [...closing(request), { name: 'deliver', dueAt: now }] : []
+          const jobs = decided ? [...closing(request, now), { name: 'deliver', dueAt: now }] : []
           return { ...cast, jobs, result: { request: cast.next } }
         },
       ),
@@ -357,9 +355,9 @@ function createHistory(
       return found
     },
     async prune(through) {
-      const key = await keys.mint()
+      const [key, now] = await Promise.all([keys.mint(), store.now()])
       const head = await store.prune(tenant, through, (pruned) =>
-        entryAfter(tenant, key, host.now(), checkpointContent(pruned)),
+        entryAfter(tenant, key, now, checkpointContent(pruned)),
       )
       if (head) host.log(`Record of approvals: pruned to ${through}; entry ${head.seq} is ${head.hash}`)
       return head !== undefined

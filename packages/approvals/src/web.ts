@@ -109,7 +109,7 @@ function createPages(options: WebOptions, base: string) {
     news?: string,
   ): Promise<Response> => {
     const voted = standing.kind === 'may' && asked.votes.some(({ person }) => person === standing.person)
-    const isOpen = asked.state === 'open' && host.now() < asked.until
+    const isOpen = asked.state === 'open' && (await desk.now()) < asked.until
     const mayDecide = isOpen && standing.kind === 'may' && !voted
     const whyNot = !isOpen ? undefined : voted ? 'You have decided.' : whyNotOf(asked, standing)
     return page(200, requestPage(await placeOf(visitor), { request: asked, news, mayDecide, whyNot }))

@@ -218,6 +218,21 @@ export function describeApprovalContract(harness: StoreHarness): void {
       assertEqual(await one.put(newWrite({ version: 2, done })), { kind: 'conflict' })
     })
 
+    it('V7 tells the time by which jobs are due', async () => {
+      const at = await other.now()
+      const jobs = [
+        { name: 'mail', dueAt: at },
+        { name: 'remind', dueAt: at + 1000 },
+      ]
+      await one.put(newWrite({ jobs }))
+      assertMatch(await one.claim(TENANT, 5000, 5), [{ name: 'mail' }])
+      now.pass(999)
+      assertEqual(await one.claim(TENANT, 5000, 5), [])
+      now.pass(1)
+      assertMatch(await one.claim(TENANT, 5000, 5), [{ name: 'remind' }])
+      assertEqual(await one.now(), at + 1000)
+    })
+
     it('removes a job, and leaves others as they are', async () => {
       await one.put(
         newWrite({
@@ -322,6 +337,11 @@ export const APPROVAL_FAULTS: readonly ApprovalFault[] = [
     caughtBy:
       'V7 L6 hands a job out again when its worker vanished, and refuses the late write of that worker',
     weaken: (approvals) => ({ put: ({ done: _, ...write }) => approvals.put(write) }),
+  },
+  {
+    name: 'tells the time of a process whose clock is fast',
+    caughtBy: 'V7 tells the time by which jobs are due',
+    weaken: (approvals) => ({ now: async () => (await approvals.now()) + 120_000 }),
   },
   {
     name: 'loses an entry of the record',

@@ -20,14 +20,14 @@ export interface ApprovalRow {
   readonly id: string
   readonly version: number
   readonly sealed: Sealed
-  /** When it was first written, by the clock of the writer, ms since the Unix epoch. */
+  /** When it was first written, as the writer says, ms since the Unix epoch. */
   readonly createdAt: number
 }
 
 /** The work that is due for a request. */
 export interface ApprovalJob {
   readonly name: string
-  /** Ms since the Unix epoch; null removes the job. */
+  /** Ms since the Unix epoch, by the store's clock; null removes the job. */
   readonly dueAt: number | null
   /** How often it was tried. Default: 0. */
   readonly attempts?: number
@@ -102,6 +102,8 @@ export type ApprovalOutcome =
   | { readonly kind: 'conflict' }
 
 export interface ApprovalStore {
+  /** The time by which jobs are due, ms since the Unix epoch. Processes have other clocks. */
+  now(): Promise<number>
   get(tenant: string, id: string): Promise<ApprovalRow | undefined>
   put(write: ApprovalWrite): Promise<ApprovalOutcome>
   list(query: ApprovalQuery): Promise<readonly ApprovalRow[]>

@@ -95,6 +95,7 @@ export function createMemoryApprovals(now: () => number): {
     })
   }
   const port: ApprovalStore = {
+    now: async () => now(),
     get: async (tenant, id) => {
       const row = find(tenant, id)
       return row && toRow(row)

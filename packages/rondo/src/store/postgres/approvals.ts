@@ -95,6 +95,10 @@ export function createApprovals(database: PostgresDatabase): ApprovalStore {
     WHERE j.tenant = due.tenant AND j.request = due.request AND j.name = due.name
     RETURNING j.request, j.name, j.attempts, j.epoch`
   return {
+    async now() {
+      const [row] = await query(`SELECT ${nowAt('$1')} AS now`, [now()])
+      return Number(row?.now)
+    },
     async get(tenant, id) {
       const [row] = await query(get, [tenant, id, now()])
       return row && toRow(row)

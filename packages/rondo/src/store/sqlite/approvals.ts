@@ -85,6 +85,7 @@ export function createApprovals({ sql, queue, now }: SqliteDatabase): ApprovalSt
   const chain = createChain(sql)
   const put = createPut({ sql, now }, chain)
   return {
+    now: async () => now(),
     async get(tenant, id) {
       const row = await queue.read(() => find.get(tenant, id, now()))
       return row && toRow(row)
