@@ -239,9 +239,9 @@ export function createJudge(world: World, plan: Plan): Judge {
   /** The key of each undo, by that of its effect. */
   const undoKeys = new Map<string, string>()
   const endings = new Map<string, 'well' | 'without success'>()
-  /** Until when an answer may have reached a task that an operator had ended: it is acknowledged, and lost. */
+  /** When an operator has retried a task that one had ended; infinite until then. A run that began before records nothing. */
   const operated = new Map<string, number>()
-  /** Questions whose answer was acknowledged and may have been lost, by call and text. */
+  /** Questions whose answer may have reached a task that had ended, by call and text: it was acknowledged, and lost. */
   const unanswered = new Set<string>()
   /** When a call was left by its client, or ended by an operator. */
   const endedAt = new Map<string, number>()
@@ -461,6 +461,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (run.replied) return
       if (final) return void run.done.add(key)
       run.failed.set(key, attempt)
+      if (run.at < (operated.get(run.call.id) ?? 0)) return
       failures.set(`${run.flow} ${run.round} ${key} ${attempt}`, { at: world.now, process: run.process })
     },
     worked(run, effectKey, succeeded) {
@@ -504,7 +505,7 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
     operated(call, kind) {
       check(`operator ${kind}`, true, () => '')
-      operated.set(call.id, kind === 'retry' ? world.now + LATE_MS : Number.POSITIVE_INFINITY)
+      operated.set(call.id, kind === 'retry' ? world.now : Number.POSITIVE_INFINITY)
       if (kind === 'retry') {
         endings.delete(call.id)
         endedAt.delete(call.id)
@@ -612,7 +613,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       check('resumed', !refused, () => `${call.id} could not be resumed: ${refused?.why}`)
     },
     acknowledged(call, branch, key, text, value) {
-      if (world.now < (operated.get(call.id) ?? 0)) return void unanswered.add(`${call.id} ${text}`)
+      if (world.now < (operated.get(call.id) ?? 0) + LATE_MS) return void unanswered.add(`${call.id} ${text}`)
       const name = `${call.id} ${branch} ${key} ${text}`
       if (!acknowledgements.has(name)) acknowledgements.set(name, { value, number: ++acknowledged })
     },
