@@ -562,10 +562,11 @@ export function createJudge(world: World, plan: Plan): Judge {
           ({ kind }) => kind === 'kill' || kind === 'freeze' || kind === 'crash',
         ).length
         if (why === 'The task could not be finished' && deaths >= 5) return
-        // The reply of a run that was stopped, or whose journal was full, is lost, its effects are undone, and the same request
-        // again takes another course.
+        // The reply of a run that was stopped, whose journal was full, or whose program had changed, is lost, its effects are
+        // undone, and the same request again takes another course.
         const mayStop =
           plan.maxEntries !== undefined ||
+          hasChanged(call) ||
           (runs.get(call.id) ?? []).some(({ digest }) => digest?.startsWith('!'))
         const isUndone = call.undoes && mayStop
         // An operator has failed it; or its effects were undone before it was retried, so it cannot end well.
@@ -573,7 +574,7 @@ export function createJudge(world: World, plan: Plan): Judge {
         const isAway = call.older && mayFail && (why.includes(AWAY) || why.includes(ELSEWHERE))
         const isRight =
           isAway ||
-          (why === CHANGED && (changes || isTorn(call))) ||
+          (why === CHANGED && hasChanged(call)) ||
           (why === REWORDED && mayReword(call)) ||
           (why.includes(FULL) && plan.maxEntries !== undefined) ||
           (why === REFUSED && (restored || refusedFork || isUndone || isGivenUp(call)))
@@ -654,6 +655,12 @@ export function createJudge(world: World, plan: Plan): Judge {
     const seen = (runs.get(id) ?? []).flatMap((run) => run.seen.map((one) => ({ ...one, flow: run.flow })))
     const values = new Map(seen.map(({ flow, key, value }) => [`${flow} ${key}`, value]))
     return undoes && seen.some(({ flow, key, value }) => values.get(`${flow} ${key}`) !== value)
+  }
+
+  /** Two releases have run the call, or it is torn. */
+  function hasChanged(call: CallPlan): boolean {
+    const releases = new Set((runs.get(call.id) ?? []).map(({ release }) => release))
+    return releases.size > 1 || isTorn(call)
   }
 
   /** While instances of two releases serve a call in turn, each asks the question in its own words (R3). */
