@@ -313,6 +313,15 @@ describe('a claim', () => {
     expect(held.turns).toHaveLength(1)
   })
 
+  it('R11 comes after a reclaim that fails, which is reported', async () => {
+    await store.tasks.create(newTask(), 10)
+    const held = heldTurn()
+    await engineOn({}, broken({ reclaim: noDatabase })).serve(held.run)
+    await clock.pass(1)
+    expect(errorsDuring()).toEqual(['reclaim'])
+    expect(held.turns).toHaveLength(1)
+  })
+
   it('is caused by a hint for a task that is due, and not by one that a task has changed', async () => {
     let claims = 0
     const claim: Store['tasks']['claim'] = (...given) => {
@@ -728,6 +737,7 @@ describe('the timers of a worker', () => {
     for (let i = 0; i < 100; i++) await clock.pass(50)
     const polls = set.filter((ms) => ms !== 500 && ms < 10_000)
     expect(polls.length).toBeGreaterThan(30)
+    for (const ms of set) expect(ms).toBeGreaterThan(0)
     for (const ms of polls) {
       expect(ms).toBeGreaterThanOrEqual(80)
       expect(ms).toBeLessThanOrEqual(120)

@@ -346,6 +346,12 @@ describe('engine.create', () => {
     await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS', http: 429 })
   })
 
+  it('T18 refuses more than a hundred open tasks of an owner unless told otherwise', async () => {
+    const engine = engineOn()
+    for (let i = 0; i < 100; i++) await engine.create(newTask())
+    await expect(engine.create(newTask())).rejects.toMatchObject({ code: 'LIMIT_TASKS' })
+  })
+
   it.each([
     ['a short id', { id: 'short' }],
     ['an id with other characters', { id: `${'x'.repeat(22)}/` }],

@@ -338,7 +338,30 @@ describe('a turn that has lost its lease', () => {
   })
 })
 
+it('ends a task where nobody wants to know of it', async () => {
+  const options = { onEnded: undefined, maxFailures: 1 }
+  const completed = await begin(async () => complete('done'), { options })
+  expect(await completed.turn.done).toEqual({ kind: 'complete' })
+  const failed = await begin(() => Promise.reject(new Error('no')), { options })
+  expect(await failed.turn.done).toMatchObject({ kind: 'gave-up' })
+})
+
 describe('the journal of a turn', () => {
+  it('is written before the outcome, though the handler has not waited for it', async () => {
+    const writes: string[] = []
+    let written = (_held: boolean) => {}
+    const append = () => new Promise<boolean>((resolve) => (written = resolve))
+    const settle = async () => writes.push('outcome') > 0
+    const { turn, inside, end } = await hold({ changes: { append, settle } })
+    void inside.record('entry')
+    end(complete('done'))
+    await settled()
+    expect(writes).toEqual([])
+    written(true)
+    expect(await turn.done).toEqual({ kind: 'complete' })
+    expect(writes).toEqual(['outcome'])
+  })
+
   it('T18 may fill its limit, together with the entries from before, and not exceed it', async () => {
     const task = newTask({ journal: ['x'.repeat(60)] })
     const { inside, end, turn } = await hold({ task })

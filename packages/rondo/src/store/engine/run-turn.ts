@@ -21,7 +21,7 @@ import {
 } from '../input-slots.ts'
 import type { OperatorStore } from '../operator.ts'
 import type { LossReason, RunTurn, Sealed, TaskOwner, TaskTurn, TaskTurnOutcome } from '../task-engine.ts'
-import { endingBytes, type Lease, type TaskStore } from '../task-store.ts'
+import { ENDED_BYTES, endingBytes, type Lease, type TaskStore } from '../task-store.ts'
 
 /** The operations of a store that a turn needs. */
 export type TurnStore = Pick<
@@ -197,7 +197,7 @@ async function giveUp(
   try {
     const written = await store.settle(lease.fence, { kind: 'fail', keepMs: options.keepFailedMs })
     const kept = options.keepFailedMs ? lease.journal.reduce((sum, { length }) => sum + length, 0) : 0
-    if (written) options.onEnded?.(lease.task.owner, endingBytes({ kind: 'fail' }) + kept)
+    if (written) options.onEnded?.(lease.task.owner, ENDED_BYTES + kept)
     return written
       ? { kind: 'gave-up', failures, error }
       : { kind: 'lost', reason: 'cancelled or taken over' }
