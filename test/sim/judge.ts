@@ -415,9 +415,10 @@ export function createJudge(world: World, plan: Plan): Judge {
       const skipped = known.find((one) => one.effect && !run.called.has(one.key))
       check('diverged', !skipped, () => `${run.id} begins ${key} although it has not reached ${skipped?.key}`)
       const anchored = !run.isFirst || !run.inherits
-      // A call is stored before its first effect. What follows is stored with its next question.
+      // A call is stored before its first effect, and before the first that can be undone. What follows is stored with its next question.
       const isStored = [...pushed.values()].some(({ flow }) => flow === run.flow)
-      if (run.call.older && run.parent && !isStored) keepPushed(run.parent)
+      const isFirstUndoable = undo && ![...undoables.values()].some((one) => one.call === run.call)
+      if (run.call.older && run.parent && (!isStored || isFirstUndoable)) keepPushed(run.parent)
       check('anchored', anchored, () => `${run.id} begins ${key} in the first round of its flow`)
       const logical = `${run.call.id} ${key} ${branch}`
       const keyBefore = keys.get(logical) ?? effectKey

@@ -413,6 +413,26 @@ describe('a call that is kept in a store while it waits', () => {
     expect(started.kept).toMatchObject([{ progress: 2, claims: { round: 1, journal: { epoch, moves: 1 } } }])
   })
 
+  it('M1 R7 is kept before its first effect that can be undone, with the line that it belongs to', async () => {
+    let keptFirst = 0
+    const handler = async (ctx: Context) => {
+      await ctx.confirm('a', 'A?')
+      await ctx.effect('room', () => 1)
+      const undo = () => {}
+      const rent = () => {
+        keptFirst = started.kept.length
+      }
+      await ctx.effect('car', rent, { undo })
+      await ctx.effect('van', () => 1, { undo })
+      return `round ${ctx.round}`
+    }
+    const started = start(handler, { line, replies: [yes('a')] })
+    expect(await started.run()).toEqual(done('round 3'))
+    expect(keptFirst).toBe(1)
+    const journal = { lineage: expect.any(String), entries: [{ key: 'a' }, { key: 'room' }] }
+    expect(started.kept).toMatchObject([{ claims: { round: 2, journal } }])
+  })
+
   it('R7 is kept with its questions, and when the first of them closes', async () => {
     const schema = z.object({ value: z.string() })
     const handler = async (ctx: Context) => {

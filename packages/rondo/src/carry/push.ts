@@ -7,9 +7,9 @@
  * again begins a new flow with new keys. An effect that must not happen twice needs a key that the author derives from the
  * arguments.
  *
- * In a session with a store, a call is kept there before its first effect and before its questions go out
- * (`AskingLine.keep`, `AskOptions.kept`). If the process dies from then on, another continues the call under the same keys
- * when the client resumes its stream (R7).
+ * In a session with a store, a call is kept there before its first effect, before the first that can be undone, and before its
+ * questions go out (`AskingLine.keep`, `AskOptions.kept`). If the process dies from then on, another continues the call under the
+ * same keys when the client resumes its stream (R7).
  *
  * A client that echoes `state` gets the sealed journal with each question, so that any instance can continue from the
  * answer. Such questions are asked one at a time: the answers to two could reach two instances, and the call would fork.
@@ -105,7 +105,7 @@ export interface AskingLine extends Line {
   readonly durable?: boolean
   /** Sends all questions at once; resolves when all of them are answered. Never rejects. */
   ask(questions: InputRequests, options: AskOptions): Promise<Asked>
-  /** Keeps a call before its first effect, so that another instance can continue it. Rejects if it cannot be kept. */
+  /** Keeps a call before an effect, so that another instance can continue it. Rejects if it cannot be kept. */
   keep?(kept: StoredCall): Promise<void>
   /** Begins a wait for something other than an answer. Returns a function that ends it. */
   rest(resting: Resting): () => void
@@ -190,7 +190,7 @@ const pushCarrier: Carrier<{ pushed: Pushed; next: NextRun; isFirst: boolean }, 
     incoming: { arrivedAt: round.arrivedAt, ...input.incoming },
     background: backgroundOf(round),
     once: onceHere(round),
-    undoing: undoingIn(round, !round.pushed.hand || round.beginning.journal.lineage !== undefined),
+    undoing: undoingIn(round, round.beginning.journal.lineage !== undefined || isOnlyHere(round.pushed)),
     mayMove: () => (round.line.left ? 'drain' : undefined),
   }),
 }
@@ -235,9 +235,14 @@ async function askParked({ round, questions, options, limit, beginning, methods 
   return afterAsking(round, answered, { beginning, methods, arrivedAt: limit?.arrivedAt() })
 }
 
-/** True if the call has to be kept before its first effect. */
+/** True if the call has to be kept before its first effect, and before the first that can be undone. */
 function isStoredFirst({ request: { line }, hand }: Pushed): boolean {
   return !hand && line.durable === true && line.keep !== undefined
+}
+
+/** True if no other instance can continue the call: none has to know its line of history before an effect that can be undone. */
+function isOnlyHere(pushed: Pushed): boolean {
+  return !pushed.hand && !isStoredFirst(pushed)
 }
 
 /** A flow that only this process knows belongs to the store's current epoch. */
@@ -267,7 +272,8 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
   const { request, steady, hand } = round.pushed
   const { capabilities } = round.call
   logRound(round, pause.report, { outcome, asks })
-  const isDurable = isStoredFirst(round.pushed) && (pause.inputRequests !== undefined || !beginning.anchored)
+  const isBeforeEffect = !beginning.anchored || pause.journal.lineage !== beginning.journal.lineage
+  const isDurable = isStoredFirst(round.pushed) && (pause.inputRequests !== undefined || isBeforeEffect)
   const ready = hand ? await readyToHand(host, pause) : isDurable ? await withEpoch(host, pause) : pause
   const { journal, asked, inputRequests: questions } = ready
   const askedAt = questions === undefined ? undefined : host.platform.now()

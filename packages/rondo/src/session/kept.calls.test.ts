@@ -123,6 +123,7 @@ describe('a call that is kept', () => {
       started: false,
       until: world.until,
       questions,
+      named: questions.length,
       answers: {},
     })
     const found = await second.kept.find(second.session, STREAM)

@@ -286,23 +286,54 @@ describe('a call that runs, on two instances', () => {
     expect(happened).toEqual(['room'])
   })
 
-  it('J1 M1 R7 begins no effect again that its handler has undone, if another instance continues it', async () => {
+  it.each([
+    ['before', true],
+    ['after', false],
+  ])(
+    'J1 M1 R7 begins no effect again that was undone, if the first of these was %s its question',
+    async (_where, isUndoable) => {
+      const { wrap, freeze } = freezer()
+      let runs = 0
+      const go = async (ctx: Context): Promise<unknown> => {
+        await ctx.effect('car', () => void happened.push('car'), {
+          undo: () => void happened.push('undo car'),
+        })
+        await ctx.undo()
+        runs += 1
+        return runs === 1 ? once(ctx.signal, 'abort') : undefined
+      }
+      const options = { tasks: { leaseMs: 500 } }
+      const stores = [wrap, same]
+      const { client, question, happened, choose, resume } = await start({ options, stores, isUndoable, go })
+      await client.respond(question.id, YES)
+      await expect.poll(() => runs).toBe(1)
+      freeze()
+      choose(1)
+      expect(await next(await resume())).toMatchObject(BOOKED)
+      expect(happened).toEqual(['room', 'car', 'undo car', ...(isUndoable ? ['undo'] : [])])
+    },
+  )
+
+  it('J1 R2 uses no id of a question again, if another instance continues it from an effect after the answer', async () => {
     const { wrap, freeze } = freezer()
     let runs = 0
     const go = async (ctx: Context): Promise<unknown> => {
-      await ctx.effect('car', () => void happened.push('car'), { undo: () => void happened.push('undo car') })
-      await ctx.undo()
+      await ctx.effect('car', () => {}, { undo: () => {} })
       runs += 1
-      return runs === 1 ? once(ctx.signal, 'abort') : undefined
+      return runs === 1 ? once(ctx.signal, 'abort') : ctx.confirm('again', 'Again?')
     }
     const options = { tasks: { leaseMs: 500 } }
-    const { client, question, happened, choose, resume } = await start({ options, stores: [wrap, same], go })
+    const stores = [wrap, same]
+    const { client, question, choose, resume } = await start({ options, stores, isUndoable: false, go })
     await client.respond(question.id, YES)
     await expect.poll(() => runs).toBe(1)
     freeze()
     choose(1)
-    expect(await next(await resume())).toMatchObject(BOOKED)
-    expect(happened).toEqual(['room', 'car', 'undo car', 'undo'])
+    const resumed = await resume()
+    const { id } = await next(resumed)
+    expect(id).not.toBe(question.id)
+    await client.respond(id, YES)
+    expect(await next(resumed)).toMatchObject(BOOKED)
   })
 
   it('J1 R2 is not overwritten by an earlier run of the instance to which it has come back', async () => {

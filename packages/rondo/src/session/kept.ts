@@ -54,6 +54,8 @@ export interface CallRecord {
   /** When the questions time out, ms since the epoch. */
   readonly until: number
   readonly questions: readonly SentQuestion[]
+  /** How many questions the call has named so far: no id is used again. */
+  readonly named?: number
   readonly answers: Readonly<Record<string, PeerAnswer>>
   /** The response, once there is one. */
   readonly response?: string
@@ -214,7 +216,9 @@ export function createKeptCalls(
       const { id, target, progressToken, scopes, protocolVersion } = terms
       const { tag, owner, name } = session
       const place = (): string => callRecord(stream.name)
-      let count = Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
+      // An older release writes the record without the number.
+      let count =
+        taken?.named ?? Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
       let isKept = taken !== undefined
       let line: SessionLine | undefined
       /** The record without what is large: a call that waits must not hold it in memory. */
@@ -268,6 +272,7 @@ export function createKeptCalls(
             started: kept !== undefined && questions.length === 0,
             until,
             questions,
+            named: count,
             answers: {},
           }
           const next = { value, ttlMs: until - now() + session.resumeMs }
@@ -403,7 +408,7 @@ export function createKeptCalls(
         // Not a number: an older release writes the record without it, and counting would begin anew.
         take: host.platform.randomId(),
         questions: unseen,
-        // A call that was kept before its first effect has no questions, and runs as soon as it is taken.
+        // A call that was kept before an effect has no questions, and runs as soon as it is taken.
         started: value.started === true || isComplete(value),
       }
       const next = { value: taken, ttlMs: value.until - now() + session.resumeMs }

@@ -5,8 +5,8 @@
  * line 1  All questions of a round are sent before any answer is awaited.
  * line 2  A question that went out with its sealed state outlives this process: when the server stops, the stream just
  *         ends, and the question stays valid. So does one of a call that is kept in the store.
- * line 3  With a store, a call is kept there before its first effect and before its questions are sent, and one that waits for
- *         a task before anything is.
+ * line 3  With a store, a call is kept there before its first effect, before the first that can be undone, and before its questions
+ *         are sent, and one that waits for a task before anything is.
  */
 
 import type { Asked, AskingLine, AskOptions, Resting, StoredCall } from '../carry/push.ts'
@@ -253,7 +253,7 @@ export class SessionLine implements AskingLine {
     return asked
   }
 
-  /** Keeps a call before its first effect, and begins its stream, so that the client has an event to resume from. */
+  /** Keeps a call before an effect, and begins its stream, so that the client has an event to resume from. */
   async keep(kept: StoredCall): Promise<void> {
     if (!this.durable || this.#closed || !this.#channel.open) return
     await this.#keeping
