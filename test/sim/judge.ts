@@ -58,6 +58,8 @@ export interface Run {
   readonly flow: string
   /** Of a task: the round in which it began. A process that stood still may begin another one from an earlier round. */
   readonly round: number
+  /** The caller, as `ctx` has it: the same object for as long as one process has the call of an older client. */
+  readonly principal: unknown
   readonly release: number
   readonly process: Process
   readonly at: number
@@ -119,7 +121,12 @@ export interface Judge {
   readonly problems: string[]
   /** What was checked, by name: a judge that saw nothing proves nothing. */
   readonly checks: Map<string, number>
-  begin(call: CallPlan, place: Pick<Run, 'flow' | 'round'>, release: number, request: Sent | undefined): Run
+  begin(
+    call: CallPlan,
+    place: Pick<Run, 'flow' | 'round' | 'principal'>,
+    release: number,
+    request: Sent | undefined,
+  ): Run
   /** The store gives a permit to a flow that runs in this process. A grant ends all grants before it. */
   granted(flow: string, process: Process): void
   /** A handler asks a client. */
@@ -285,18 +292,18 @@ export function createJudge(world: World, plan: Plan): Judge {
     problems,
     checks,
     fail,
-    begin(call, { flow, round }, release, request) {
+    begin(call, { flow, round, principal }, release, request) {
       const process = world.current as Process
       const id = `${call.id}#${(runs.get(call.id) ?? []).length}`
       const before = runs.get(call.id) ?? []
       const parent = call.older
-        ? parentOf(before, flow, round, process)
+        ? parentOf(before, { flow, round, principal })
         : request?.state === undefined
           ? undefined
           : sealed.get(request.state)
       const isFirst = call.older ? !before.some((one) => one.flow === flow) : request?.state === undefined
       const run: Run = {
-        ...{ id, call, flow, round, release, process, request, parent },
+        ...{ id, call, flow, round, principal, release, process, request, parent },
         inherits: request !== undefined || call.older,
         at: world.now,
         grant: grants.findLastIndex((one) => one.flow === flow && one.process === process),
@@ -630,12 +637,18 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
   }
 
-  /** The run before this one in the call of an older client: what it knew is in the store, or still in the same process. */
-  function parentOf(before: readonly Run[], flow: string, round: number, process: Process): Run | undefined {
-    const kept = pushed.get(`${flow} ${round - 1}`)
+  /**
+   * The run before this one in the call of an older client: what it knew is still in the process that has the call, or in the store.
+   * A process that stood still goes on with what it knew, until it finds out that another one has the call.
+   */
+  function parentOf(
+    before: readonly Run[],
+    { flow, round, principal }: Pick<Run, 'flow' | 'round' | 'principal'>,
+  ): Run | undefined {
+    const isBefore = (one: Run): boolean => one.flow === flow && one.round === round - 1
     return (
-      kept ??
-      before.findLast((one) => one.flow === flow && one.round === round - 1 && one.process === process)
+      before.findLast((one) => isBefore(one) && one.principal === principal) ??
+      pushed.get(`${flow} ${round - 1}`)
     )
   }
 
