@@ -55,7 +55,7 @@ export interface CallRecord {
   readonly until: number
   readonly questions: readonly SentQuestion[]
   /** How many questions the call has named so far: no id is used again. */
-  readonly named?: number
+  readonly named: number
   readonly answers: Readonly<Record<string, PeerAnswer>>
   /** The response, once there is one. */
   readonly response?: string
@@ -216,9 +216,7 @@ export function createKeptCalls(
       const { id, target, progressToken, scopes, protocolVersion } = terms
       const { tag, owner, name } = session
       const place = (): string => callRecord(stream.name)
-      // An older release writes the record without the number.
-      let count =
-        taken?.named ?? Math.max(0, ...(taken?.questions ?? []).map((one) => Number(one.id.split('.')[1])))
+      let count = taken?.named ?? 0
       let isKept = taken !== undefined
       let line: SessionLine | undefined
       /** The record without what is large: a call that waits must not hold it in memory. */
