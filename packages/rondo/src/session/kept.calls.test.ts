@@ -854,9 +854,9 @@ describe('a call that is taken over', () => {
       { id: 1, target: 'book', protocolVersion: '2025-11-25', scopes: () => [] },
       taken,
     )
-    expect([call.isKept(), second.timers.length]).toEqual([true, 1])
     second.session.expect((answer) => void second.given.push(answer), { id: ids[0] ?? '' })
     call.attach(second.line)
+    expect([call.isKept(), second.timers.length]).toEqual([true, 1])
     call.catchUp()
     await second.kept.flush()
     expect(second.given).toEqual([result(1)])

@@ -164,7 +164,7 @@ export function createKeptCalls(
         line?.leave()
       }
     } catch (error) {
-      if (held.has(stream)) stale.add(stream)
+      stale.add(stream)
       throw error
     }
   }
@@ -224,7 +224,6 @@ export function createKeptCalls(
       const isHeld = ({ holder, take }: CallRecord): boolean => holder === tag && take === taken?.take
       const mine = (record: CallRecord | undefined): boolean =>
         record !== undefined && isHeld(record) && record.response === undefined
-      if (taken) enroll(stream.name, { session })
       const change = (edit: (record: CallRecord) => NextRecord<CallRecord>) =>
         records.change<CallRecord>(
           place(),
