@@ -245,7 +245,7 @@ function createRemoteOutlet(
     if (writing || scopes === undefined) return
     writing = true
     try {
-      for (let isLast = false; !isGone && !isLast && (pending !== '' || ended || number === 0); ) {
+      for (let isLast = false; !isGone && !isLast && (pending !== '' || ended); ) {
         const text = pending
         pending = ''
         isLast = ended
@@ -270,6 +270,7 @@ function createRemoteOutlet(
       stopWatching = every(SIGN_MS, () => {
         if (Date.now() - heardAt > SILENT_MS) leave()
       })
+      // A stream that is resumed writes something at once, so there is a first piece.
       void flush()
     },
     heard(gone) {
