@@ -105,6 +105,20 @@ async function park(world: Calls, keys: readonly string[] = ['a', 'b'], task?: s
 
 const recordOf = async (part: Part) => (await part.kept.find(part.session, STREAM))?.value
 
+/** Does something once, right after the instance has read a record. */
+function afterRead({ fleet: { records } }: Part, work: () => Promise<unknown>): void {
+  const { get } = records
+  let isDone = false
+  records.get = async (id) => {
+    const seen = await get(id)
+    if (!isDone) {
+      isDone = true
+      await work()
+    }
+    return seen
+  }
+}
+
 describe('a call that is kept', () => {
   it('kept 1: is found at every instance, by its session and its owner', async () => {
     const world = start()
@@ -320,6 +334,7 @@ describe('an answer to a question that is kept', () => {
     expect(await Promise.all([7, 'ask.1', 'c_one.1x', 'xc_one.1', 'c_one.'].map((id) => answer(id)))).toEqual(
       Array(5).fill(false),
     )
+    expect(second.reads).toHaveLength(reads)
     expect(await answer('c_one.1', second.session)).toBe(true)
     expect(second.reads.length).toBeGreaterThan(reads)
     expect(await answer('c_two.1')).toBe(false)
@@ -509,15 +524,7 @@ describe('the instance that has a call', () => {
     first.link.isAway = false
     const again = await second.kept.find(second.session, STREAM)
     expect(found).toBeDefined()
-    const { records } = first.fleet
-    const { get } = records
-    let reads = 0
-    records.get = async (id) => {
-      const seen = await get(id)
-      reads += 1
-      if (reads === 1) await second.kept.take(second.session, STREAM, again as never, 0)
-      return seen
-    }
+    afterRead(first, () => second.kept.take(second.session, STREAM, again as never, 0))
     await first.hear(NEWS)
     expect([first.given, first.left.length > 0]).toEqual([[], true])
     expect(await recordOf(second)).toMatchObject({ holder: second.session.tag })
@@ -530,15 +537,7 @@ describe('the instance that has a call', () => {
     first.link.isAway = true
     await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
     first.link.isAway = false
-    const { records } = first.fleet
-    const { get, remove } = records
-    let reads = 0
-    records.get = async (id) => {
-      const seen = await get(id)
-      reads += 1
-      if (reads === 1) await remove(id)
-      return seen
-    }
+    afterRead(first, () => first.fleet.records.remove(`test call ${STREAM}`))
     await first.hear(NEWS)
     expect([first.given, first.left]).toEqual([[], []])
     const gone = first.reads.length
@@ -667,6 +666,19 @@ describe('the response to a call that is kept', () => {
     expect(await recordOf(second)).toMatchObject({ response: 'one' })
   })
 
+  it('kept 4: is not changed by an answer that its instance reads too late', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { call, ids } = await park(world, ['a'])
+    first.link.isAway = true
+    await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    first.link.isAway = false
+    afterRead(first, () => call.settle('response'))
+    await first.hear(NEWS)
+    expect(await recordOf(second)).toMatchObject({ response: 'response', started: false })
+    expect(first.given).toEqual([])
+  })
+
   it('is sent if it cannot be kept, or the record of its call has expired', async () => {
     const world = start()
     const [first] = world.parts
@@ -675,6 +687,7 @@ describe('the response to a call that is kept', () => {
     expect(await call.settle('response')).toBe(true)
     await first.kept.flush()
     expect(await recordOf(first)).toBeUndefined()
+    first.link.isFull = false
     expect(await call.settle('response')).toBe(true)
     const other = start()
     const away = await park(other)
@@ -775,6 +788,16 @@ describe('a call that is released', () => {
     expect((await second.kept.find(second.session, STREAM))?.quietMs).toBe(1_000)
   })
 
+  it('kept 5: gets no response from the instance that released it', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { call, questions } = await park(world)
+    call.release()
+    await first.kept.flush()
+    expect([await call.isTaken(), await call.settle('late')]).toEqual([true, false])
+    expect(await recordOf(second)).toMatchObject({ holder: '', questions })
+  })
+
   it('stays with the instance that has it', async () => {
     const world = start()
     const [first, second] = world.parts
@@ -807,18 +830,29 @@ describe('a call that is taken over', () => {
     expect(second.writes.at(-1)?.ttlMs).toBe(HOUR + 5_000)
   })
 
-  it('kept 5: runs if nothing is missing, or it ran before', async () => {
+  it.each<[string, readonly PeerAnswer[], boolean]>([
+    ['has no answer', [], false],
+    ['has one answer', [result(1)], false],
+    ['has one answer and a refusal', [result(1), ERROR], true],
+    ['has all answers', [result(1), result(2), result(3)], true],
+  ])('kept 5: runs only if nothing is missing: one that %s', async (_, answers, started) => {
     const world = start()
     const [first, second] = world.parts
-    const { call, ids } = await park(world, ['a'])
+    const { call, ids } = await park(world, ['a', 'b', 'c'])
     call.release()
     await first.kept.flush()
-    await second.kept.answer(second.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    for (const [index, answer] of answers.entries())
+      await second.kept.answer(second.session, undefined, ids[index] ?? '', answer, ADMIT)
     expect(await recordOf(second)).toMatchObject({ started: false })
-    expect(await take(second, 0)).toMatchObject({ started: true })
-    const other = start()
-    await hold(other.parts[0]).park({ kept: KEPT }, [], other.until)
-    expect(await take(other.parts[1], 0)).toMatchObject({ started: true })
+    expect(await take(second, 0)).toMatchObject({ started })
+  })
+
+  it('kept 5: runs if it ran before, and not if it waits for a task', async () => {
+    for (const call of [{ kept: KEPT }, { task: 'task' }]) {
+      const world = start()
+      await hold(world.parts[0]).park(call, [], world.until)
+      expect(await take(world.parts[1], 0)).toMatchObject({ started: call.task === undefined })
+    }
   })
 
   it('kept 3: is taken by one of any number that try', async () => {
@@ -840,6 +874,31 @@ describe('a call that is taken over', () => {
     await records.put(`call ${STREAM}`, second.session, { value, ttlMs: HOUR }, version)
     const later = hold(first, await take(first, 0))
     expect([await earlier.isTaken(), await later.isTaken()]).toEqual([true, false])
+  })
+
+  it('kept 3: is left by an instance that had taken it, once another takes it', async () => {
+    const world = start()
+    const [, second, third] = world.parts
+    await park(world)
+    hold(second, await take(second, 0))
+    await take(third, 0)
+    await settle()
+    expect([second.left, third.left]).toEqual([['left'], []])
+  })
+
+  it('kept 3: stays with an instance to which it comes back while that instance reads who has it', async () => {
+    const world = start()
+    const [first, second] = world.parts
+    const { ids } = await park(world)
+    first.link.isAway = true
+    await take(second, 0)
+    first.link.isAway = false
+    const line = { leave() {} } as unknown as SessionLine
+    afterRead(first, async () => hold({ ...first, line }, await take(first, 0)))
+    await first.hear(NEWS)
+    expect(first.left).toEqual(['left'])
+    await first.kept.answer(first.session, undefined, ids[0] ?? '', result(1), ADMIT)
+    expect(first.given).toEqual([['a', result(1)]])
   })
 
   it('is held by the instance that took it, with the answers that are there', async () => {
