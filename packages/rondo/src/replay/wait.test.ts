@@ -240,6 +240,23 @@ describe('ctx.sleep', () => {
     expect(flow.clock.now - began).toBe(8000)
   })
 
+  it('R7 turn 3: is not handed back before work that began beside it is recorded', async () => {
+    const work = deferredPromise<string>()
+    const flow = replayFlow((ctx) =>
+      Promise.all([
+        ctx.sleep('short', '1 s').then(() => ctx.step('work', () => work.promise)),
+        ctx.sleep('long', '8 s'),
+      ]),
+    )
+    const began = flow.clock.now
+    const mayMove = () => (flow.clock.now - began > 2_000 ? ('drain' as const) : undefined)
+    const running = flow.round(undefined, { mayMove })
+    for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve))
+    work.resolve('done')
+    expect((await running).ending).toEqual({ kind: 'moved', reason: 'drain' })
+    expect(flow.journal.entries.map(({ key }) => key)).toEqual(['short', 'work'])
+  })
+
   it('sends a question that is open beside a sleep at once', async () => {
     const flow = replayFlow(async (ctx) => {
       await Promise.all([ctx.sleep('nap', '5 s'), ctx.ask('q', textQuestion())])

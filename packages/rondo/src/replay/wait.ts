@@ -233,8 +233,8 @@ export function rest(
   run.resting?.()
   run.resting = pause(Math.max(0, Math.min(wakeAt - now(), CHECK_MS)), () => {
     ring(run)
-    const ending = run.turn.ended() ? undefined : rest(run, mayMove)
-    if (ending) run.turn.end(ending)
+    // Work may have begun meanwhile, and the run must not end before its result is recorded.
+    run.turn.wake()
   })
   return undefined
 }
