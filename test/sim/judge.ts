@@ -242,6 +242,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
+  /** Calls whose process stood still as it read the epoch for their first state: nothing of them counts as single use. */
+  const withoutEpoch = new Set<string>()
   const undoables = new Map<string, Undoable>()
   /** The key of each undo, by that of its effect. */
   const undoKeys = new Map<string, string>()
@@ -538,6 +540,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       const own = mine.at(-1)
       if (typeof token === 'string' && !sealedAt.has(token)) {
         sealedAt.set(token, world.now)
+        if (own && state === undefined && own.process.frozenUntil > own.at) withoutEpoch.add(call.id)
         // A second run of the same state may have lost to the first, whose reply this is.
         const alone = (runs.get(call.id) ?? []).filter((run) => run.request?.state === state).length === 1
         if (own && (!counts(call) || state === undefined || alone)) sealed.set(token, own)
@@ -558,7 +561,9 @@ export function createJudge(world: World, plan: Plan): Judge {
       restoredAt = Math.min(restoredAt, world.now)
     },
     async ended({ call, branch }, { result, error }) {
-      const restored = restoredAt <= world.now && (counts(call) || call.releases.some(usesOnce))
+      const hasNoEpoch =
+        (restoredAt <= world.now || withoutEpoch.has(call.id)) &&
+        (counts(call) || call.releases.some(usesOnce))
       const refusedFork = call.tool === 'single' && call.habits.has('fork')
       const [block] = (result?.content ?? []) as readonly { readonly text?: string }[]
       const isStopped = / ![0-9a-f]+$/.test(block?.text ?? '')
@@ -585,7 +590,7 @@ export function createJudge(world: World, plan: Plan): Judge {
           (why === CHANGED && hasChanged(call)) ||
           (why === REWORDED && mayReword(call)) ||
           (why.includes(FULL) && plan.maxEntries !== undefined) ||
-          (why === REFUSED && (restored || refusedFork || isUndone || isGivenUp(call)))
+          (why === REFUSED && (hasNoEpoch || refusedFork || isUndone || isGivenUp(call)))
         check('ends well', isRight, () => `${call.id}${branch} ends with ${why}`)
         return
       }
