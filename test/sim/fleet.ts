@@ -481,8 +481,9 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
           if (process.alive) resolve(response)
         })
       })
-    const page = await (await visit({}))?.text()
-    const csrf = /name="csrf" value="([^"]+)"/.exec(page ?? '')?.[1]
+    const page = await visit({})
+    if (!page || page.status >= 500) return
+    const csrf = /name="csrf" value="([^"]+)"/.exec(await page.text())?.[1]
     const call = /Q\[(c\d+)\./.exec(text)?.[1] ?? ''
     const approves = person === calls.get(call)?.principal || hashText(`${person} ${text}`) % 4 !== 0
     if (csrf !== undefined) {
