@@ -333,7 +333,10 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
     const question = ({ text }: Question) => ({ message: text, schema: ANSWER })
     const work = (node: Work): Promise<unknown> => {
       const { op, key, ms } = node
-      if (op === 'sleep') return ctx.sleep(key, ms)
+      if (op === 'sleep') {
+        judge.sleeps(run, key, ms)
+        return ctx.sleep(key, ms)
+      }
       about.set(key, { fails: node.fails > node.retries })
       const { retries, fails, delayMs } = node
       const retry = { times: retries, delay: delayMs, factor: 1 }

@@ -17,6 +17,7 @@
  * judge 12: The result of a call is that of an uninterrupted run, and every call ends.
  * judge 13: The call of an older client that was asked, or has begun an effect, continues when its client resumes its stream.
  * judge 14: An undo waits until its effect has ended, up to two leases after the end of the call, and knows whether it has run.
+ * judge 15: A task sleeps by the clock of the store for as long as it was meant to, whatever the clocks of its workers say.
  */
 
 import type { CallPlan, Plan } from './plan.ts'
@@ -132,6 +133,8 @@ export interface Judge {
   /** A handler asks a client. */
   asks(run: Run, text: string): void
   saw(run: Run, seen: Seen, about: About): void
+  /** A handler begins to sleep, or finds itself asleep. */
+  sleeps(run: Run, key: string, ms: number): void
   /** An operation begins outside: a step, or an effect with its key. */
   works(
     run: Run,
@@ -261,6 +264,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   /** The effects that a program has undone before it ended well. */
   const given = new Set<Undoable>()
   const votes = new Map<string, Map<string, boolean>>()
+  /** When a sleep that began in a task is over. */
+  const asleep = new Map<string, number>()
   const grants: { readonly flow: string; readonly process: Process; readonly at: number }[] = []
   const changes = plan.faults.some(({ kind }) => kind === 'deploy')
   /** By call: what both of its releases have in common, from the beginning on. */
@@ -363,6 +368,10 @@ export function createJudge(world: World, plan: Plan): Judge {
       run.seen.push(result)
       if (text !== undefined && !key.endsWith('.peek')) judgeAnswer(run, key, value, kind, text)
       if (about.approval) judgeApproval(run, value, about.approval)
+      // The clock of a worker is off by as much as the reply took that told it the time of the store: at the beginning, and at the end.
+      const until = asleep.get(`${run.flow} ${key}`)
+      if (until !== undefined && !run.inherits)
+        check('slept', world.now > until - 2 * replyMs, () => `${run.id} sees ${key} before ${until}`)
       if (about.fails !== undefined)
         check('retried', about.fails === (value === '!failed'), () => `${run.id} sees ${key}=${value}`)
       const isSame = (one: Result): boolean => one.text === asked && (!derived || one.release === run.release)
@@ -404,6 +413,10 @@ export function createJudge(world: World, plan: Plan): Judge {
           expected.key === key,
           () => `${run.id} sees ${key} where ${expected.key} was seen before`,
         )
+    },
+    sleeps(run, key, ms) {
+      const name = `${run.flow} ${key}`
+      if (!asleep.has(name)) asleep.set(name, run.inherits ? Number.NEGATIVE_INFINITY : world.now + ms)
     },
     works(run, key, attempt, effectKey, branch, { once: isOnce, undo } = { once: false, undo: false }) {
       const stale = mayBeStale(run.process)
