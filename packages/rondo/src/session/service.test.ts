@@ -1,10 +1,14 @@
 /** What a server of ours answers to older clients, without a network. */
 
 import { createServer, type LogEvent, type Server, type ServerOptions } from 'rondo'
+import { forwarding } from 'rondo/forward'
 import { describe, expect, it, onTestFinished } from 'vitest'
 import { z } from 'zod'
 import { connectOlder, type Message, type OlderClient } from '../../../../test/support/older-client.ts'
+import { settle } from '../../../../test/support/session-instances.ts'
+import { RondoError } from '../errors.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
+import type { RecordStore } from '../store/store.ts'
 
 const KEYS = 'k:MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE='
 
@@ -31,7 +35,12 @@ function start(options: Partial<ServerOptions> = {}) {
     const { name } = await ctx.ask('name', { message: 'Name?', schema: z.object({ name: z.string() }) })
     return `Late ${name}`
   })
+  server.tool('twice', {}, async (_args, ctx) => {
+    await Promise.all([ctx.step('same', () => 1), ctx.step('same', () => 2)])
+  })
+  server.tool('pay', {}, (_args, ctx) => ctx.effect('pay', () => 'paid'))
   if (options.store) server.tool('only', { task: 'always', taskPollMs: 50 }, () => 'done')
+  server.prompt('late', {}, () => 'Be late')
   server.prompt('brief', { input: z.object({ topic: z.string() }), complete: { topic } }, () => 'Be brief')
   server.resource('notes://today', { name: 'Today' }, () => 'Buy milk')
   return { server, events }
@@ -56,6 +65,8 @@ describe('the lists of an older client', () => {
       ['plain', true, { taskSupport: 'forbidden' }],
       ['list', false, { taskSupport: 'forbidden' }],
       ['late', false, { taskSupport: 'optional' }],
+      ['twice', false, { taskSupport: 'forbidden' }],
+      ['pay', false, { taskSupport: 'forbidden' }],
       ['only', false, { taskSupport: 'required' }],
     ])
     expect(rows[0]?.outputSchema).toMatchObject({ type: 'object' })
@@ -67,6 +78,24 @@ describe('the lists of an older client', () => {
     const { server } = start({ store: createMemoryStore(), tasks: { tools: true } })
     const rows = await rowsOf(await connect(server))
     expect(rows.find(({ name }) => name === 'only')?.execution).toEqual({ taskSupport: 'optional' })
+  })
+
+  it('F1 contain what the server lists for their caller, in the form of their era', async () => {
+    const { server } = start({ store: createMemoryStore() })
+    const found = { name: 'found', inputSchema: { type: 'object' }, outputSchema: { type: 'array' } }
+    const asked: unknown[] = []
+    forwarding(server).lists(async (listing, principal, declared) => {
+      asked.push([listing, principal])
+      if (listing === 'prompts') throw new Error('broken')
+      return [...declared.filter(({ name }) => name === 'only'), found]
+    })
+    const client = await connect(server)
+    expect(await rowsOf(client)).toEqual([
+      expect.objectContaining({ name: 'only', execution: { taskSupport: 'required' } }),
+      { name: 'found', inputSchema: { type: 'object' } },
+    ])
+    expect(asked).toMatchObject([['tools', { subject: 'ada' }]])
+    expect(codeOf(await client.call('prompts/list'))).toBe(-32603)
   })
 
   it('contain what was declared since', async () => {
@@ -105,6 +134,126 @@ describe('the requests of an older client', () => {
       client.call('completion/complete', { ref, argument: { name: 'topic', value } })
     expect((await complete('m')).result).toMatchObject({ completion: { values: ['music'] } })
     expect(codeOf(await complete('x'))).toBe(-32603)
+  })
+
+  it('R11 get an error, which the operator learns of, if an extension fails', async () => {
+    const { server, events } = start()
+    const broken = () => {
+      throw new Error('broken')
+    }
+    server.use({
+      name: 'vendor',
+      methods: { 'vendor/breaks': broken },
+      around: (call, next) => (call.method === 'prompts/list' ? broken() : next()),
+    })
+    const client = await connect(server)
+    for (const method of ['vendor/breaks', 'prompts/list'])
+      expect(codeOf(await client.call(method))).toBe(-32603)
+    const warnings = events.filter(({ event }) => event === 'warning')
+    expect(warnings).toMatchObject([{ error: { message: 'broken' } }, { error: { message: 'broken' } }])
+  })
+
+  it('R11 get an error of the call, not a result of its tool, if the tool misuses its context', async () => {
+    const { server } = start()
+    const reply = await (await connect(server)).call('tools/call', { name: 'twice' })
+    expect([codeOf(reply), reply.result]).toEqual([-32603, undefined])
+  })
+
+  it.each([
+    ['put', 'tools/call', { name: 'pay' }],
+    ['get', 'ping', {}],
+  ])(
+    'R11 get an error, which the operator learns of, if the store fails to %s',
+    async (broken, method, params) => {
+      const store = createMemoryStore()
+      const away = () => Promise.reject(new RondoError('STORE_UNAVAILABLE'))
+      const { server, events } = start({
+        store: { ...store, records: { ...(store.records as RecordStore), [broken]: away } },
+      })
+      const client = await connect(server)
+      expect(codeOf(await client.call(method, params))).toBe(-32000)
+      expect(events).toContainEqual(
+        expect.objectContaining({
+          event: 'warning',
+          error: expect.objectContaining({ code: 'STORE_UNAVAILABLE' }),
+        }),
+      )
+    },
+  )
+
+  it('F1 are served if the server has no draft', async () => {
+    const { server } = start({ store: createMemoryStore(), turns: false })
+    const client = await connect(server)
+    expect((await client.call('tools/call', { name: 'plain' })).result).toMatchObject({
+      structuredContent: { n: 1 },
+    })
+    const { result } = await client.call('tools/call', { name: 'only', task: {} })
+    const { taskId } = (result as { task: { taskId: string } }).task
+    expect((await client.call('tasks/result', { taskId })).result).toMatchObject({
+      content: [{ text: 'done' }],
+    })
+  })
+})
+
+describe('the tasks that a session is notified of', () => {
+  /** A server whose workers do nothing, with a store that shows who listens to it. */
+  function startObserved() {
+    const store = createMemoryStore()
+    const listeners = new Set<Parameters<typeof store.tasks.onHint>[0]>()
+    const state = { isGone: false, isBroken: false }
+    const tasks: typeof store.tasks = {
+      ...store.tasks,
+      get: async (...given) => (state.isGone ? undefined : store.tasks.get(...given)),
+      revisions: async (...given) => (state.isGone ? new Map() : store.tasks.revisions(...given)),
+      onHint(listener) {
+        if (state.isBroken) throw new Error('broken')
+        listeners.add(listener)
+        const stop = store.tasks.onHint(listener)
+        return () => {
+          listeners.delete(listener)
+          stop()
+        }
+      },
+    }
+    const { server, events } = start({ store: { ...store, tasks }, tasks: { concurrency: 0 } })
+    const warnings = () => events.filter(({ event }) => event === 'warning')
+    const create = async (client: OlderClient) => {
+      const { result } = await client.call('tools/call', { name: 'late', task: {} })
+      return (result as { task: { taskId: string } }).task
+    }
+    return { server, listeners, state, warnings, create }
+  }
+
+  it('G7 are observed until they have ended, and not again', async () => {
+    const { server, listeners, create } = startObserved()
+    const client = await connect(server)
+    const task = await create(client)
+    await expect.poll(() => listeners.size).toBe(1)
+    await client.call('tasks/cancel', task)
+    await expect.poll(() => listeners.size).toBe(0)
+    expect((await client.call('tasks/get', task)).result).toMatchObject({ status: 'cancelled' })
+    await settle()
+    expect(listeners.size).toBe(0)
+  })
+
+  it('G7 are observed until they have expired', async () => {
+    const { server, listeners, state, warnings, create } = startObserved()
+    const client = await connect(server)
+    await create(client)
+    await expect.poll(() => listeners.size).toBe(1)
+    state.isGone = true
+    for (const listener of [...listeners]) listener({ kind: 'changed' })
+    await expect.poll(() => listeners.size).toBe(0)
+    await settle()
+    expect(warnings()).toEqual([])
+  })
+
+  it('cannot be observed if the store fails, which the operator learns of', async () => {
+    const { server, state, warnings, create } = startObserved()
+    const client = await connect(server)
+    state.isBroken = true
+    await create(client)
+    await expect.poll(warnings).toMatchObject([{ error: { message: 'broken' } }])
   })
 })
 
