@@ -53,7 +53,7 @@ export function createOlder(options: OlderOptions): OlderService | undefined {
   if (versions.length === 0) return undefined
   const every = createEvery(() => {})
   const onError = (error: unknown): void =>
-    host.log({ event: 'warning', message: 'Sweeping a session failed', error })
+    host.log({ event: 'warning', message: 'Sweeping a session, or notifying it of a task, failed', error })
   const sessions = createSessionTable(
     resolveSessions(options.sessions, {
       ...host.platform,
@@ -203,7 +203,7 @@ function taskMismatch(
   { name, task }: Target,
   call: FlowCall,
 ): string | undefined {
-  if (!tasks || call.method !== 'tools/call' || !dialect.tasks) return undefined
+  if (!tasks || !dialect.tasks) return undefined
   if (task.mode === 'always' && !call.task && !tasks.tools)
     return `"${name}" runs only as a task: send the call with \`task\``
   if (TASK_SUPPORT[task.mode] !== 'forbidden' || !call.task || dialect.rounds) return undefined
