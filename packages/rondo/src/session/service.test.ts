@@ -195,6 +195,46 @@ describe('the requests of an older client', () => {
   })
 })
 
+describe('a call that waits for a task', () => {
+  const DAY_MS = 24 * 60 * 60_000
+
+  it.each<[string, (client: OlderClient, server: Server) => Promise<unknown>]>([
+    ['its client cancels it', (client) => client.notify('notifications/cancelled', { requestId: 'r' })],
+    ['its server stops', (_, server) => server.close()],
+  ])('J1 asks for at most a day, and ends as cancelled when %s', async (_, end) => {
+    const store = createMemoryStore()
+    const records = store.records as RecordStore
+    const kept: number[] = []
+    const put: RecordStore['put'] = (record) => {
+      kept.push(record.ttlMs)
+      return records.put(record)
+    }
+    const { server } = start({
+      store: { ...store, records: { ...records, put } },
+      now: () => 1_800_000_000_000,
+      sessions: { resumeMs: 1_000 },
+    })
+    const replies: unknown[] = []
+    server.use({
+      name: 'seen',
+      async around({ method }, next) {
+        const reply = await next()
+        if (method === 'tasks/result') replies.push(reply)
+        return reply
+      },
+    })
+    const client = await connect(server)
+    const { result } = await client.call('tools/call', { name: 'late', task: { ttl: 60_000 } })
+    const { taskId } = (result as { task: { taskId: string } }).task
+    const params = { taskId }
+    const stream = await client.post({ jsonrpc: '2.0', id: 'r', method: 'tasks/result', params })
+    expect(await stream.next()).toMatchObject({ method: 'elicitation/create' })
+    expect(kept).toEqual([DAY_MS + 1_000])
+    await end(client, server)
+    await expect.poll(() => replies).toMatchObject([{ kind: 'error', error: { code: 'PEER_REQUEST' } }])
+  })
+})
+
 describe('the tasks that a session is notified of', () => {
   /** A server whose workers do nothing, with a store that shows who listens to it. */
   function startObserved() {

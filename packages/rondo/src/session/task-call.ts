@@ -119,6 +119,6 @@ async function cancelTask(
       error: new RondoError('PEER_TASK', `The task cannot be cancelled: its status is ${before.task.status}`),
     }
   }
-  const reply = await handleTask(host, call, principal)
-  return reply.kind === 'error' ? reply : handleTask(host, get, principal)
+  await handleTask(host, call, principal)
+  return handleTask(host, get, principal)
 }
