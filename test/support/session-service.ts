@@ -86,6 +86,7 @@ export function connect() {
     },
     drop() {},
     onGone(listener) {
+      if (isGone) listener()
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
@@ -159,7 +160,11 @@ export function startService({
       storeFailed: (error) => void faults.push(error),
       ...given,
     }
-    const inFlight = createInFlight<WatchedCall>()
+    let inFlightNow = (): Iterable<WatchedCall> => []
+    const inFlight = createInFlight<WatchedCall>((calls) => {
+      inFlightNow = calls
+    })
+    const watched = (): WatchedCall[] => [...inFlightNow()]
     const post: PostOptions = {
       service: { state, onRefused: (code, status) => void refused.push([code, status]) },
       older,
@@ -207,7 +212,7 @@ export function startService({
       const { seen } = await send('POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params })
       return { 'mcp-session-id': seen.sent?.headers['Mcp-Session-Id'] ?? '' }
     }
-    return { ...instance, older, shared, inFlight, post, request, send, begin }
+    return { ...instance, older, shared, inFlight, watched, post, request, send, begin }
   })
   if (!first || !second) throw new Error('There are two instances')
   return { first, second, clock, state, errors, refused, served, faults, notified, admitted }

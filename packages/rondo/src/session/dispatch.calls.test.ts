@@ -20,7 +20,7 @@ import { principalTag } from '../seal/state.ts'
 import type { Load } from '../serve/port.ts'
 import type { CallEnding } from './dispatch.ts'
 import { createEntrance, deliver } from './entrance.ts'
-import type { Posted, PostOptions, SessionDraft } from './older.ts'
+import type { Older, Posted, PostOptions, SessionDraft } from './older.ts'
 
 const OWNER = principalTag(ADA)
 const ROOTS = { q: { method: 'roots/list', params: {} } } as const
@@ -144,6 +144,7 @@ describe('a call', () => {
     })
     await settle()
     expect([isIdle, served[0]?.line.waiting]).toEqual([false, true])
+    expect(first.watched()).toEqual([{ call: served[0]?.call, line: served[0]?.line }])
     await first.send('POST', answered(messages()[0]?.id), headers)
     await done
     await settle()
@@ -303,7 +304,8 @@ describe('a call', () => {
         ? OK
         : ({ kind: call.kind === 'flow' ? 'task_created' : 'task', task } as unknown as OlderReply)
     const order: string[] = []
-    const notifyOfTask = () => void order.push(`followed after ${count()}`)
+    const notifyOfTask: Older['notifyOfTask'] = (_session, { taskId }, { id }) =>
+      void order.push(`${taskId} of ${id} after ${count()}`)
     const { first } = startService({ answer, older: { notifyOfTask } })
     const headers = await first.begin()
     let seen: (() => unknown[]) | undefined
@@ -319,7 +321,7 @@ describe('a call', () => {
     }
     await first.send('POST', call(3, 'tools/list', {}), headers)
     await settle()
-    expect(order).toEqual(['followed after 1', 'followed after 1'])
+    expect(order).toEqual(['task of 1 after 1', 'task of 2 after 1'])
   })
 })
 
