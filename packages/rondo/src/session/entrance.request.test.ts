@@ -32,6 +32,8 @@ const KEPT = { claims: { flowExpires: 9e9 } } as unknown as StoredCall
 const noted = (method: string, params: object = {}) => ({ jsonrpc: '2.0', method, params })
 const answered = (id: unknown, more: object = {}) => ({ jsonrpc: '2.0', id, result: {}, ...more })
 const errorOf = ({ messages }: Exchange) => messages()[0]?.error
+/** The id of the last event of a stream. */
+const lastOf = (text: string): string => [...text.matchAll(/^id: (.+)$/gm)].at(-1)?.[1] ?? ''
 
 /** A service whose tool asks one question. */
 const asking: ServiceSetup['answer'] = async ({ line }) => {
@@ -53,6 +55,15 @@ describe('initialize', () => {
     expect(admitted).toEqual([{ calls: [], principal: ADA, also: [] }])
     expect(first.table.size).toBe(1)
     expect(id.startsWith('s.')).toBe(true)
+  })
+
+  it('F1 is told what is served to callers who cannot be told apart', async () => {
+    const { first } = startService()
+    const { outlet, done, messages } = connect()
+    const request = { method: 'POST', headers: {}, principal: undefined, outlet }
+    createEntrance(first.post).post(INITIALIZE, request)
+    await done
+    expect(messages()).toMatchObject([{ result: { known: false } }])
   })
 
   it('begins none where there are no sessions', async () => {
@@ -367,21 +378,44 @@ describe('E6 the scopes of a request', () => {
     asked.length = 0
     const messages = [
       call(1, 'ping', {}),
-      noted('notifications/initialized'),
       call(2),
-      call(3, 'tools/list', {}),
+      noted('notifications/initialized'),
+      call(3),
+      call(4, 'tools/list', {}),
     ]
     await first.send('POST', messages, headers)
-    expect(asked).toEqual([{ calls: ['ping', 'flow', 'list'], principal: ADA, also: [] }])
-    expect(served.map(({ line }) => line.scopes)).toEqual([['read'], []])
+    expect(asked).toEqual([{ calls: ['ping', 'flow', 'flow', 'list'], principal: ADA, also: [] }])
+    expect(served.map(({ line }) => line.scopes)).toEqual([['read'], ['read'], []])
   })
 
   it('are not asked for where nothing needs any', async () => {
-    const { first, admitted, served } = startService()
+    const { first, admitted, served } = startService({ answer: asking })
     const headers = await first.begin()
     admitted.length = 0
-    await first.send('POST', call(1), headers)
+    const { leave, seen } = first.request('POST', call(1), headers)
+    await settle()
     expect([admitted, served[0]?.line.scopes]).toEqual([[], []])
+    leave()
+    first.request('GET', undefined, { ...headers, 'last-event-id': lastOf(seen.text) })
+    await settle()
+    expect(admitted).toEqual([{ calls: [], principal: ADA, also: [] }])
+  })
+
+  it('are not needed to resume a stream if they are those of a subscription', async () => {
+    const { access, asked } = allowing(['read'])
+    const admit: typeof access.admit = async (calls, principal, also) => {
+      await access.admit(calls, principal, also)
+      return calls.map(({ kind }) => ({ scopes: kind === 'watch' ? ['read'] : [] }))
+    }
+    const { first } = startService({ answer: asking, more: { access: { ...access, admit } } })
+    const headers = await first.begin('2025-03-26')
+    const messages = [call(1, 'resources/subscribe', { uri: 'a' }), call(2)]
+    const { leave, seen } = first.request('POST', messages, headers)
+    await settle()
+    leave()
+    first.request('GET', undefined, { ...headers, 'last-event-id': lastOf(seen.text) })
+    await settle()
+    expect(asked.at(-1)).toEqual({ calls: [], principal: ADA, also: [] })
   })
 
   it('are checked together with the arguments that they depend on', async () => {
