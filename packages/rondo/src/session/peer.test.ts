@@ -246,5 +246,6 @@ describe('a message of a draft without a session', () => {
     peer.receive(call(3))
     await settle()
     expect(lines.at(-1)).toMatchObject({ id: 3 })
+    expect(served[2]?.call).toMatchObject({ protocolVersion: '', capabilities: {} })
   })
 })

@@ -266,6 +266,24 @@ describe('a change of a shared session', () => {
     expect([log, session.state.watched]).toEqual([['begins', 'ends'], []])
   })
 
+  it('keeps a subscription that another instance has begun again meanwhile', async () => {
+    const [first, second] = start().parts
+    const session = await begin(first)
+    await first.shared.change(session, watch('a'))
+    const other = (await find(second, session)) as Session
+    const { records } = first.fleet
+    const { put } = records
+    records.put = async (record) => {
+      records.put = put
+      const outcome = await put(record)
+      await second.shared.refresh(other)
+      await second.shared.change(other, watch('a'))
+      return outcome
+    }
+    await first.shared.change(session, unwatch('a'))
+    expect([session.state.watched, other.state.watched]).toEqual([['a'], ['a']])
+  })
+
   it('says whether the session has ended', async () => {
     const [first, second] = start().parts
     const session = await begin(first)
