@@ -507,6 +507,25 @@ describe('the questions of another instance', () => {
     expect(await asked).toEqual({ kind: 'answers', answers: { a: 'a', b: 'b', c: 'c' } })
   })
 
+  it.each<[string, string, (one: ReturnType<typeof start>) => void]>([
+    ['the client has cancelled the call', 'gone', ({ line }) => line.cancel()],
+    [
+      'the client has left, and resumed its stream elsewhere',
+      'left',
+      ({ line, taken }) => {
+        taken.here = false
+        line.cancel()
+      },
+    ],
+    ['another instance has taken the call', 'left', ({ line }) => line.leave()],
+  ])('J1 are not waited for if %s', async (_, kind, end) => {
+    const one = start({ isDurable: true, isTakenOver: true })
+    end(one)
+    expect(await one.line.askAgain(questions, {}, 1, TERMS)).toEqual({ kind })
+    expect(await one.line.ask(ONE, TERMS)).toEqual({ kind })
+    expect(one.sent).toEqual([])
+  })
+
   it('J1 end when their time is up, and stay valid when the server stops', async () => {
     const { line, log, sent } = start({ isDurable: true, isTakenOver: true })
     const asked = line.askAgain(questions, {}, 9, TERMS)

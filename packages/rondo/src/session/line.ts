@@ -187,8 +187,7 @@ export class SessionLine implements AskingLine {
   }
 
   async ask(questions: InputRequests, options: AskOptions): Promise<Asked> {
-    if (this.#left) return { kind: 'left' }
-    if (this.#closed || !this.#channel.open) return { kind: 'gone' }
+    if (this.#closed || !this.#channel.open) return this.#gone()
     const recalled = this.#recalled
     this.#recalled = undefined
     if (recalled && isSame(questions, recalled.questions))
@@ -246,11 +245,15 @@ export class SessionLine implements AskingLine {
   async #answered(open: OpenQuestions): Promise<Asked> {
     const asked = await open.ended
     if (this.#questions === open) this.#questions = undefined
-    // A client that resumed its stream elsewhere is gone only here.
-    if (asked.kind === 'gone' && (await this.#dropped) === false) return { kind: 'left' }
+    if (asked.kind === 'gone') return this.#gone()
     if (asked.kind === 'answers' || (asked.kind === 'refused' && asked.unable !== undefined))
       await this.ready?.()
     return asked
+  }
+
+  /** The end of a call whose client cannot be reached: one that resumed its stream elsewhere is gone only here. */
+  async #gone(): Promise<Asked> {
+    return { kind: this.#left || (await this.#dropped) === false ? 'left' : 'gone' }
   }
 
   /** Keeps a call before an effect, and begins its stream, so that the client has an event to resume from. */
@@ -273,6 +276,7 @@ export class SessionLine implements AskingLine {
     seen: number,
     { timeoutMs, enough, signal }: AskOptions,
   ): Promise<Asked> {
+    if (this.#closed) return this.#gone()
     const open = this.#open(timeoutMs, true)
     if (!open) return noRoom()
     for (const { id, key, json, event } of questions) {
