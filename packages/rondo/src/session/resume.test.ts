@@ -13,13 +13,16 @@ import {
 } from '../../../../test/support/session-service.ts'
 import type { PushOptions, StoredCall } from '../carry/push.ts'
 import { RondoError } from '../errors.ts'
+import { weighJson } from '../lib/json.ts'
 import type { FlowCall } from '../protocol/call.ts'
 import type { OlderReply } from '../protocol/reply.ts'
 import type { Claims } from '../seal/state.ts'
 import { principalTag } from '../seal/state.ts'
+import { FREE_WEIGHT } from '../serve/limits.ts'
 import type { Loads } from '../serve/port.ts'
 import type { SessionLine } from './line.ts'
 import type { Older } from './older.ts'
+import { isOver, isUnheard } from './resume.ts'
 import type { Session } from './session.ts'
 
 const OWNER = principalTag(ADA)
@@ -100,6 +103,9 @@ async function keep({ first, clock }: Service, terms: KeepTerms = {}) {
   return { headers, session, name, hold, ids }
 }
 
+/** True if no instance was asked for the stream, and no relay was read. */
+const tookAtOnce = ({ second }: Service): boolean =>
+  !second.told.some(({ kind }) => kind === 'wanted') && !second.reads.some((id) => id.includes('relay'))
 const resume = ({ second }: Service, headers: Record<string, string>, name: string, after: number) =>
   second.request('GET', undefined, { ...headers, 'last-event-id': `${name}-${after}` })
 const errorOf = ({ messages }: Exchange) => messages()[0]?.error as { code: number } | undefined
@@ -124,6 +130,7 @@ describe('resume 1: a call that waits', () => {
       capabilities: { elicitation: {} },
       logLevel: 'info',
     })
+    expect(service.second.watched()).toEqual([{ call: one?.call, line: one?.line }])
     expect(one?.from).toMatchObject({ answers: undefined, methods: { a: 'roots/list', b: 'roots/list' } })
     for (const id of ids) await service.second.send('POST', answered(id), headers)
     await stream.done
@@ -146,6 +153,35 @@ describe('resume 1: a call that waits', () => {
     const stream = resume(service, headers, name, 4)
     await expect.poll(() => stream.messages()).toHaveLength(2)
     expect(service.continued).toHaveLength(1)
+    expect(tookAtOnce(service)).toBe(true)
+  })
+
+  it('J1 continues at once if nothing was sent, because it waits for a task', async () => {
+    const service = start({ host: { leaseMs: 60_000 } })
+    const { headers, name } = await keep(service, { keys: [], task: 'book' })
+    await resume(service, headers, name, 1).done
+    expect(service.served).toMatchObject([{ call: { kind: 'task', taskId: 'book' } }])
+    expect(tookAtOnce(service)).toBe(true)
+  })
+
+  it('J1 is not taken for a client that has left', async () => {
+    const service = start()
+    const { headers, name } = await keep(service)
+    resume(service, headers, name, 1).leave()
+    await settle()
+    await settle()
+    expect([service.continued, service.second.told]).toEqual([[], []])
+  })
+
+  it('J1 is cancelled if its client leaves for good while it is taken', async () => {
+    const service = start({ options: { resumeMs: 0 } })
+    const { headers, name } = await keep(service)
+    const { leave } = resume(service, headers, name, 1)
+    service.second.link.beforePut = leave
+    await expect.poll(() => service.continued.length).toBe(1)
+    await settle()
+    expect(service.continued[0]?.line.closed).toBe(true)
+    expect([service.second.watched(), service.errors]).toEqual([[], []])
   })
 
   it('J1 waits for the instance that has what came before the questions, as long as that may be alive', async () => {
@@ -242,6 +278,40 @@ describe('resume 1: a call that waits', () => {
     expect([light.continued[0]?.call.args, opened.length]).toEqual([{ a: 1 }, 1])
   })
 
+  it('N2 weighs nothing if it is light, or if nothing is weighed', async () => {
+    const heavy = 'x'.repeat((FREE_WEIGHT - weighJson('{"text":""}')) / 2 + 1)
+    for (const [text, loads] of [
+      [heavy.slice(1), { open: () => expect.unreachable('a light call is weighed') }],
+      [heavy, undefined],
+    ] as const) {
+      const more = { service: { state: { draining: false }, loads: loads as unknown as Loads } }
+      const service = start({ more })
+      const { headers, name } = await keep(service, { args: { text } })
+      resume(service, headers, name, 1)
+      await expect.poll(() => service.continued.length).toBe(1)
+    }
+  })
+
+  it.each([
+    ['waits for room before it runs', [], 1],
+    ['waits for its answers first', ['a'], 0],
+  ])('N2 %s', async (_, keys, reclaimed) => {
+    let count = 0
+    const hold = () => () => {}
+    const reclaim = async () => {
+      count += 1
+      return hold()
+    }
+    const loads = { open: () => ({ weight: 0, weigh: () => true, hold, reclaim }) } as unknown as Loads
+    const more = { service: { state: { draining: false }, loads } }
+    const counts: number[] = []
+    const service = start({ more }, () => void counts.push(count))
+    const { headers, name, hold: held } = await keep(service, { keys, args: { text: 'x'.repeat(100_000) } })
+    held?.release()
+    resume(service, headers, name, 1)
+    await expect.poll(() => counts).toEqual([reclaimed])
+  })
+
   it('J1 is kept again with its next questions', async () => {
     const service = start({}, ({ line }) =>
       line.ask({ c: { method: 'roots/list', params: {} } }, { timeoutMs: 1_000, kept: { claims: CLAIMS } }),
@@ -309,6 +379,13 @@ describe('resume 1: a call that waits', () => {
     expect(service.continued[0]?.line.closed).toBe(true)
     const other = start()
     const kept = await keep(other)
+    const { kept: calls } = other.second.shared.parts ?? {}
+    const hold = calls?.hold
+    const settled: string[] = []
+    const keepResponse = async (json: string) => settled.push(json) > 0
+    Object.assign(calls ?? {}, {
+      hold: (...args: Parameters<NonNullable<typeof hold>>) => ({ ...hold?.(...args), settle: keepResponse }),
+    })
     const stream = resume(other, kept.headers, kept.name, 1)
     await expect.poll(() => other.continued.length).toBe(1)
     const params = { requestId: 1 }
@@ -320,6 +397,7 @@ describe('resume 1: a call that waits', () => {
     await stream.done
     await settle()
     expect(stream.messages().some(({ result }) => result !== undefined)).toBe(false)
+    expect(settled).toEqual([])
   })
 
   it('R11 gets an error if it cannot be continued', async () => {
@@ -438,7 +516,8 @@ describe('resume 2: a stream of another instance', () => {
     const stream = resume(service, headers, name, 4)
     await stream.done
     expect(stream.messages()).toEqual([{ jsonrpc: '2.0', id: 1, result: {} }])
-    expect([eventsOf(stream), stream.seen.ends]).toEqual([[`${name}-5`], 1])
+    await settle()
+    expect([eventsOf(stream), stream.seen.ends, stream.seen.failed]).toEqual([[`${name}-5`], 1, undefined])
   })
 
   it('J1 is none if nobody has it', async () => {
@@ -480,6 +559,31 @@ describe('resume 2: a stream of another instance', () => {
     await again.done
     expect(errorOf(again)).toBeDefined()
     expect(again.seen.failed?.status).toBe(400)
+  })
+})
+
+describe('a search', () => {
+  it.each([
+    [5, 1_000, 15_000, true],
+    [4, 1_000, 15_000, false],
+    [5, 999, 15_000, false],
+    [5, 400, 400, true],
+    [5, 399, 400, false],
+  ])('after %i looks and %i ms takes a call from a silent holder with a lease of %i ms: %s', (...row) => {
+    const [looks, waitedMs, leaseMs, isTaken] = row
+    expect(isUnheard(looks, waitedMs, leaseMs)).toBe(isTaken)
+  })
+
+  it.each([
+    [3_000, 15_000, false, false],
+    [3_001, 15_000, false, true],
+    [18_000, 15_000, true, false],
+    [18_001, 15_000, true, true],
+    [50, 50, false, false],
+    [51, 50, false, true],
+  ])('of %i ms with a lease of %i ms, where the call is kept: %s, ends: %s', (...row) => {
+    const [waitedMs, leaseMs, isKept, ends] = row
+    expect(isOver(waitedMs, leaseMs, isKept)).toBe(ends)
   })
 })
 

@@ -90,32 +90,41 @@ async function findStream(parts: ResumeParts, resuming: Resuming): Promise<boole
       void relays.read(session, stream, relay, outlet).catch(options.onError).finally(stopKeepAlive)
       return true
     }
-    const isUnheard = looks >= PARKED_LOOKS && waited >= Math.min(PARKED_MS, host.leaseMs)
-    if (found && isFree(host, found, after, isUnheard)) {
+    if (found && isFree(host, found, after, isUnheard(looks, waited, host.leaseMs))) {
       const taken = await kept.take(session, stream, found, after)
       if (taken) {
         await continueHere(parts, resuming, stream, after, taken)
         return true
       }
     }
-    if (waited > Math.min(WANTED_MS, host.leaseMs) + (found ? host.leaseMs : 0)) return false
+    if (isOver(waited, host.leaseMs, found !== undefined)) return false
     if (looks === 0) await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
     await relays.news(stream, Math.min(LOOK_MS, host.leaseMs / PARKED_LOOKS))
   }
 }
 
-/** True if the call can be taken over from its holder, if it has one. `isUnheard`: the holder does not say that it lives. */
+/** True if the holder of a call that only waits would have said by now that it lives. */
+export function isUnheard(looks: number, waitedMs: number, leaseMs: number): boolean {
+  return looks >= PARKED_LOOKS && waitedMs >= Math.min(PARKED_MS, leaseMs)
+}
+
+/** True if nothing is found any more. A call that is kept becomes free when the lease of its holder runs out. */
+export function isOver(waitedMs: number, leaseMs: number, isKept: boolean): boolean {
+  return waitedMs > Math.min(WANTED_MS, leaseMs) + (isKept ? leaseMs : 0)
+}
+
+/** True if the call can be taken over from its holder, if it has one. `isUnanswered`: the holder does not say that it lives. */
 function isFree(
   { leaseMs, platform }: FlowHost,
   { value, quietMs }: OpenRecord<CallRecord>,
   after: number,
-  isUnheard: boolean,
+  isUnanswered: boolean,
 ): boolean {
   if (value.holder === '' || quietMs >= leaseMs) return true
   if (!isParked(value, platform.now())) return false
   // Only the holder can send what came before the questions.
   const { questions } = value
-  return isUnheard || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
+  return isUnanswered || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
 }
 
 function beginAnew({ session, outlet, options }: Resuming): boolean {
@@ -176,6 +185,8 @@ async function continueHere(
   const active = { call: ready, line: begun }
   inFlight.enter(active)
   begun.onClose(() => channel.respond(undefined))
+  // The client left while the call was being taken over, and cannot come back.
+  if (!channel.open) begun.cancel()
   const finish = async (reply: OlderReply): Promise<void> => {
     session.finish(request.id, begun)
     if (begun.closed) return
