@@ -306,7 +306,7 @@ describe('a call', () => {
     const order: string[] = []
     const notifyOfTask: Older['notifyOfTask'] = (_session, { taskId }, { id }) =>
       void order.push(`${taskId} of ${id} after ${count()}`)
-    const { first } = startService({ answer, older: { notifyOfTask } })
+    const { first, errors } = startService({ answer, older: { notifyOfTask } })
     const headers = await first.begin()
     let seen: (() => unknown[]) | undefined
     const count = () => seen?.().length
@@ -321,7 +321,7 @@ describe('a call', () => {
     }
     await first.send('POST', call(3, 'tools/list', {}), headers)
     await settle()
-    expect(order).toEqual(['task of 1 after 1', 'task of 2 after 1'])
+    expect([order, errors]).toEqual([['task of 1 after 1', 'task of 2 after 1'], []])
   })
 })
 
