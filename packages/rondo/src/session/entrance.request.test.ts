@@ -317,6 +317,15 @@ describe('the stream of a request', () => {
     leave()
     expect(served.map(({ line }) => line.closed)).toEqual([true, true])
   })
+
+  it('cancels its calls if the client has left before they begin', async () => {
+    const { first, served } = startService({ answer: asking })
+    const headers = await first.begin('2025-03-26')
+    first.request('POST', [call(1), call(2)], headers).leave()
+    await settle()
+    expect(served.map(({ line }) => line.closed)).toEqual([true, true])
+    expect(first.watched()).toEqual([])
+  })
 })
 
 describe('an answer', () => {

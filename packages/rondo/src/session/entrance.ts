@@ -275,6 +275,10 @@ async function deliverAdmitted(
   taking.catch(onError)
   // The stream outlives the requests, so it must not hold references to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
+  const cancel = (): void => {
+    for (const id of ids) session.cancel(id)
+  }
+  let isLost = false
   const wish = {
     primed: dialect.primesStreams,
     streams: readsStreams(headers.accept),
@@ -282,7 +286,8 @@ async function deliverAdmitted(
     responses: requests.length,
     scopes: [...new Set([...(scopes?.values() ?? [])].flat())],
     onLost() {
-      for (const id of ids) session.cancel(id)
+      isLost = true
+      cancel()
     },
   }
   const channel = session.streams.open(wish, outlet, stream)
@@ -293,4 +298,6 @@ async function deliverAdmitted(
     endWith: (events) => channel.endWith(events),
   }
   for (const one of requests) dispatch(context, session, version, one, principal, path)
+  // The client left before its calls began.
+  if (isLost) cancel()
 }
