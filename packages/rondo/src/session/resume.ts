@@ -97,7 +97,7 @@ async function findStream(parts: ResumeParts, resuming: Resuming): Promise<boole
         return true
       }
     }
-    if (isOver(waited, host.leaseMs, found !== undefined)) return false
+    if (isOver(waited, host.leaseMs, found)) return false
     if (looks === 0) await fleet.tell({ kind: 'wanted', session: session.name, stream, after, relay })
     await relays.news(stream, Math.min(LOOK_MS, host.leaseMs / PARKED_LOOKS))
   }
@@ -108,9 +108,13 @@ export function isUnheard(looks: number, waitedMs: number, leaseMs: number): boo
   return looks >= PARKED_LOOKS && waitedMs >= Math.min(PARKED_MS, leaseMs)
 }
 
-/** True if nothing is found any more. A call that is kept becomes free when the lease of its holder runs out. */
-export function isOver(waitedMs: number, leaseMs: number, isKept: boolean): boolean {
-  return waitedMs > Math.min(WANTED_MS, leaseMs) + (isKept ? leaseMs : 0)
+/** True if the search has taken long enough. A call that was found becomes free when its holder's lease runs out. */
+export function isOver(
+  waitedMs: number,
+  leaseMs: number,
+  found: OpenRecord<CallRecord> | undefined,
+): boolean {
+  return waitedMs > Math.min(WANTED_MS, leaseMs) + (found ? leaseMs : 0)
 }
 
 /** True if the call can be taken over from its holder, if it has one. `isUnanswered`: the holder does not say that it lives. */
