@@ -571,6 +571,14 @@ describe('the questions of another instance', () => {
 })
 
 describe('a line that ends', () => {
+  it('J1 are asked by nobody if another instance has the call, and end it if the client is gone', async () => {
+    const { line, taken } = start({ isDurable: true, isTakenOver: true, channel: { open: false } })
+    taken.elsewhere = true
+    expect(await line.ask(ONE, TERMS)).toEqual({ kind: 'left' })
+    taken.elsewhere = false
+    expect(await line.ask(ONE, TERMS)).toEqual({ kind: 'gone' })
+  })
+
   it('drops what was kept of its call, which may be another instance’s by now', async () => {
     const { line, log, taken } = start({ isDurable: true })
     const asked = line.ask(ONE, TERMS)

@@ -253,7 +253,8 @@ export class SessionLine implements AskingLine {
 
   /** The end of a call whose client cannot be reached: one that resumed its stream elsewhere is gone only here. */
   async #gone(): Promise<Asked> {
-    return { kind: this.#left || (await this.#dropped) === false ? 'left' : 'gone' }
+    const isElsewhere = this.#dropped ? (await this.#dropped) === false : await this.isTaken()
+    return { kind: isElsewhere ? 'left' : 'gone' }
   }
 
   /** Keeps a call before an effect, and begins its stream, so that the client has an event to resume from. */
