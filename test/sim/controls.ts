@@ -1,8 +1,8 @@
 /**
  * Weakened copies of the real code. The simulator has to find each of them; a run of the unchanged code has to find nothing.
  *
- * The list was written before the simulator, from the promises, and not from what the simulator can do. `from` occurs exactly
- * once in its file.
+ * The list was written from the promises, and not from what the simulator can do: its beginning before the simulator, its end by
+ * somebody who had not seen it. `from` occurs exactly once in its file.
  */
 
 export interface Control {
@@ -324,5 +324,83 @@ export const CONTROLS: readonly Control[] = [
     file: 'session/kept.ts',
     from: 'repeated = record\n',
     to: '',
+  },
+  // Chosen later, by somebody who had not seen the simulator.
+  {
+    name: 'replayed-answer-leaves-the-effect-key',
+    breaks: 'An effect has the same key after an answer was recorded as before.',
+    file: 'replay/ask.ts',
+    from: '      noteReplayed(run)\n      noteReceived(run, key, entry.answer)\n      resolve(reading.value)',
+    to: '      noteReplayed(run)\n      resolve(reading.value)',
+  },
+  {
+    name: 'outage-becomes-an-outcome',
+    breaks: 'A failure of the store is no outcome of an effect, a permit or an approval.',
+    file: 'replay/work.ts',
+    from: "['STORE_UNAVAILABLE', 'STORE_BUSY', 'REPLAY_NOT_JSON']",
+    to: "['STORE_BUSY', 'REPLAY_NOT_JSON']",
+  },
+  {
+    name: 'offer-peeks-ahead',
+    breaks: 'A replay sees the answer to an offer no earlier than the run before it.',
+    file: 'replay/offer.ts',
+    from: 'found.index > Math.min(run.turn.position(), withdrawnAt)',
+    to: 'found.index > withdrawnAt',
+  },
+  {
+    name: 'clock-that-is-ahead-is-believed',
+    breaks: "A task sleeps by the store's clock, not by its worker's.",
+    file: 'carry/task/turn.ts',
+    from: 'const ahead = turn.claimedAt - input.platform.now()',
+    to: 'const ahead = Math.max(0, turn.claimedAt - input.platform.now())',
+  },
+  {
+    name: 'lost-reply-begins-a-second-task',
+    breaks: 'A request that comes again, because its reply was lost, begins no second task.',
+    file: 'carry/task/begin.ts',
+    from: 'createTaskId(noteScopes(await needOfTarget(target, call.args)), branchOf(round))',
+    to: 'createTaskId(noteScopes(await needOfTarget(target, call.args)))',
+  },
+  {
+    name: 'second-answer-wins',
+    breaks: 'The first answer to a question of a task counts, and the first event of a hook.',
+    file: 'store/input-slots.ts',
+    from: "    if (slot.kind === 'answered' && answer === slot.answer) taken++\n    if (slot.kind !== 'open') return slot\n",
+    to: "    if (slot.kind === 'answered' && answer === slot.answer) taken++\n    if (slot.kind === 'closed' || (slot.kind === 'answered' && (answer === undefined || answer === slot.answer)))\n      return slot\n",
+  },
+  {
+    name: 'event-while-parking-wakes-nobody',
+    breaks: 'An event that arrives while its task parks is not lost.',
+    file: 'store/input-slots.ts',
+    from: '    news = true\n    return known',
+    to: "    if (slot.role !== 'hook') news = true\n    return known",
+  },
+  {
+    name: 'keys-in-rotation-count-apart',
+    breaks: 'No more calls run at once than the limit allows while keys rotate.',
+    file: 'store/permits.ts',
+    from: 'const isFull = tags.some((tag) =>',
+    to: 'const isFull = tags.every((tag) =>',
+  },
+  {
+    name: 'restored-store-runs-once-effects-again',
+    breaks: 'An effect with `once` does not run in an epoch that began after its flow.',
+    file: 'carry/single-use.ts',
+    from: ", 0, 'effect')",
+    to: ", 0, 'effect'); Object.assign(slot, { epoch: await once.epoch() })",
+  },
+  {
+    name: 'take-over-forgets-an-answer',
+    breaks: 'An answer that arrives while another instance takes its call over is not lost.',
+    file: 'session/kept.ts',
+    from: 'const outcome = await records.put(callRecord(stream), session, next, version)',
+    to: 'const outcome = await records.change(callRecord(stream), session, () => next, narrowCall)',
+  },
+  {
+    name: 'approval-without-its-details',
+    breaks: 'A decision counts only for the details that were shown.',
+    file: 'replay/approve.ts',
+    from: 'const { escalate: _, remindMs: __, ...shown } = asked',
+    to: 'const { escalate: _, remindMs: __, details: ___, ...shown } = asked',
   },
 ]

@@ -441,7 +441,8 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
     const { key, text, quorum } = node
     about.set(key, { approval: { text, quorum } })
     try {
-      const { by } = await ctx.approve(key, { from: 'ops', message: text, quorum, within: FLOW_MS / 2 })
+      const question = isInDetails(key) ? { message: key, details: { text } } : { message: text }
+      const { by } = await ctx.approve(key, { ...question, from: 'ops', quorum, within: FLOW_MS / 2 })
       return by.map(({ id }) => id).join('+')
     } catch (error) {
       throw new Error((error as Error).name)
@@ -455,11 +456,12 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       groups: () => PEOPLE,
       pollMs: 4_000,
       notify: [
-        function tell({ kind, messageId, id, message }) {
+        function tell({ kind, messageId, id, message, details }) {
           if (kind !== 'asked' || notices.has(messageId)) return
           notices.add(messageId)
+          const text = String(details.text ?? message)
           for (const person of PEOPLE)
-            world.schedule(dice.int(100, 30_000), undefined, () => void decide(person, id, message, 1))
+            world.schedule(dice.int(100, 30_000), undefined, () => void decide(person, id, text, 1))
         },
       ],
     })
@@ -557,6 +559,11 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
   }
   for (let slot = 0; slot < plan.instances; slot++) start(slot)
   return fleet
+}
+
+/** Most requests for approval are worded in their details: a release that rewords them changes nothing else. */
+function isInDetails(key: string): boolean {
+  return hashText(key) % 4 !== 0
 }
 
 function createProcess(name: string, skewMs: number): Process {
