@@ -416,7 +416,9 @@ export function createJudge(world: World, plan: Plan): Judge {
     },
     sleeps(run, key, ms) {
       const name = `${run.flow} ${key}`
-      if (!asleep.has(name)) asleep.set(name, run.inherits ? Number.NEGATIVE_INFINITY : world.now + ms)
+      // A process that stood still may have learned late of the time of the store.
+      const isJudged = !run.inherits && !mayBeStale(run.process)
+      if (!asleep.has(name)) asleep.set(name, isJudged ? world.now + ms : Number.NEGATIVE_INFINITY)
     },
     works(run, key, attempt, effectKey, branch, { once: isOnce, undo } = { once: false, undo: false }) {
       const stale = mayBeStale(run.process)
