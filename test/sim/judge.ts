@@ -245,6 +245,8 @@ export function createJudge(world: World, plan: Plan): Judge {
   let acknowledged = 0
   let restoredAt = Number.POSITIVE_INFINITY
   const sealedAt = new Map<string, number>()
+  /** When the first state of a flow was handed out: it belongs to the epoch of that time, or to none. */
+  const begunAt = new Map<string, number>()
   /** Calls whose process stood still as it read the epoch for their first state: nothing of them counts as single use. */
   const withoutEpoch = new Set<string>()
   const undoables = new Map<string, Undoable>()
@@ -474,6 +476,9 @@ export function createJudge(world: World, plan: Plan): Judge {
         () => `${run.id} runs ${logical} under the key of ${effectBefore}`,
       )
       if (!isOnce) return
+      const isOver = (begunAt.get(run.flow) ?? world.now) < restoredAt
+      const isAfter = !stale && world.now - restoredAt > CLAIM_REPLIES * replyMs
+      check('epoch', !isOver || !isAfter, () => `${run.id} begins ${key} after its epoch has ended`)
       const slot = once.get(effectKey) ?? { running: new Set(), storedAt: Number.POSITIVE_INFINITY }
       once.set(effectKey, slot)
       check('once', world.now < slot.storedAt, () => `${run.id} runs ${key} again, whose result was stored`)
@@ -556,6 +561,7 @@ export function createJudge(world: World, plan: Plan): Judge {
       if (typeof token === 'string' && !sealedAt.has(token)) {
         sealedAt.set(token, world.now)
         if (own && state === undefined && own.process.frozenUntil > own.at) withoutEpoch.add(call.id)
+        if (own && !begunAt.has(own.flow)) begunAt.set(own.flow, world.now)
         // A second run of the same state may have lost to the first, whose reply this is.
         const alone = (runs.get(call.id) ?? []).filter((run) => run.request?.state === state).length === 1
         if (own && (!counts(call) || state === undefined || alone)) sealed.set(token, own)
