@@ -170,6 +170,17 @@ describe('the alarm of a call in rounds', () => {
     }
   })
 
+  it('M1 keeps the record of effects that the call has undone until it expires: a round may come again', async () => {
+    const undone = { kind: 'undo', key: 'room.undo', at: START } as const
+    await write({
+      phase: 'ended',
+      task: await follow('completed'),
+      journal: { ...journal, entries: [...journal.entries, undone] },
+    })
+    expect(await turnAt(START)).toMatchObject({ kind: 'complete' })
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'ended' })
+  })
+
   it('M1 has nothing to do if another worker removes the record meanwhile', async () => {
     await write({})
     const store = host.store as Store

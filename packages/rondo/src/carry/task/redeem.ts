@@ -71,7 +71,8 @@ export async function redeem(
   if (standing.kind === 'well') {
     const tried = record && withTried(record.journal)
     if (tried && leftToUndo(tried).length > 0) return undo(alarm, target, tried)
-    await removeGuard(host, guard)
+    // The round that became the task comes again if its reply was lost, and must not begin what `ctx.undo()` has undone.
+    if (!tried?.begun?.length) await removeGuard(host, guard)
     return complete(alarm, [])
   }
   const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
