@@ -44,6 +44,7 @@ describe('the simulator', () => {
       'same key',
       'same reply',
       'single use',
+      'slept',
       'undo began',
       'undo final',
       'undo kept',
