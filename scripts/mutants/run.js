@@ -81,7 +81,7 @@ function groupsOf(folder) {
   const wanted = sources.filter((file) => file.startsWith(`${SOURCES}/${given}`))
   if (wanted.length === 0) fail(`No source of packages/rondo begins with ${given}`)
   const tests = TESTS[folder]
-  if (Array.isArray(tests)) return [{ sources: wanted, tests }]
+  if (Array.isArray(tests)) return chunksOf(wanted).map((sources) => ({ sources, tests }))
   const rows = Object.entries(tests).map(([names, others]) => ({
     sources: names.split(' ').map((name) => `${root}/${name}.ts`),
     tests: testsOf(folder, others),
@@ -90,6 +90,12 @@ function groupsOf(folder) {
   const missing = sources.filter((file) => !listed.has(file))
   if (missing.length > 0) fail(`No row of TESTS in scripts/mutants/run.js names ${missing.join(', ')}`)
   return rows.map((row) => ({ ...row, sources: row.sources.filter((file) => wanted.includes(file)) }))
+}
+
+/** What one process tries: after a thousand mutants, what hangs in its modules makes it ten times slower. */
+function chunksOf(sources) {
+  const count = Math.ceil(sources.length / 4)
+  return Array.from({ length: count }, (_, at) => sources.slice(4 * at, 4 * at + 4))
 }
 
 /** The tests in `names`, of which `./x` is beside the files. If none is, all of those. */
