@@ -1,8 +1,12 @@
 import { describe, expect, it } from 'vitest'
+import { z } from 'zod'
 import type { ObservedOperation } from '../protocol/observer.ts'
+import { createHost } from '../serve/host.ts'
 import type { ServerOptions } from '../serve/options.ts'
 import { createServer, type Server } from '../serve/server.ts'
 import { createBench } from '../testing/bench.ts'
+import type { Round } from './carrier.ts'
+import { claimsOf, firstRound } from './token.ts'
 
 /** A bench whose server runs as in production, with a tool that asks three questions after an effect that can be undone. */
 function start(options: Partial<ServerOptions> = {}) {
@@ -23,11 +27,18 @@ function start(options: Partial<ServerOptions> = {}) {
       return 'saved'
     })
     server.tool('large', { task: 'never' }, async (_args, ctx) => {
-      const text = await ctx.step('load', () => 'x'.repeat(100_000))
+      const text = await ctx.step('load', () => {
+        calls.push('load')
+        return 'x'.repeat(100_000)
+      })
       await ctx.confirm('a', 'a?')
       return String(text.length)
     })
     server.tool('at-once', { task: 'auto' }, () => 'done')
+    server.tool('greet', { task: 'auto' }, async (_args, ctx) => {
+      const { name } = await ctx.ask('who', { message: 'Who?', schema: z.object({ name: z.string() }) })
+      return name
+    })
     server.tool('leaves', {}, async (_args, ctx) => {
       await ctx.background()
       return 'done'
@@ -90,12 +101,13 @@ describe('a call under a token', () => {
   })
 
   it('P14 continues with a journal that is too large for its state, from the store', async () => {
-    const { bench } = start()
+    const { bench, calls } = start()
     const call = bench.tool('large')
     const first = await call.next()
     expect(first).toMatchObject({ kind: 'input_required' })
     expect(call.state?.length).toBeLessThan(10_000)
     expect(await call.next(yes('a'))).toMatchObject({ kind: 'complete', text: '100000' })
+    expect(calls).toEqual(['load'])
   })
 
   it('R9 ends with a journal that is too large for its state, if there is no store', async () => {
@@ -107,9 +119,45 @@ describe('a call under a token', () => {
   it('D9 becomes a task at once if its tool says so, or when its handler does', async () => {
     for (const name of ['at-once', 'leaves']) {
       const { bench, rounds } = start()
-      await bench.task(name).next()
+      expect(await bench.task(name).next()).toMatchObject({ kind: 'complete', text: 'done' })
       expect(rounds()[0]).toMatchObject({ round: 1, outcome: 'task' })
     }
+  })
+
+  it('R3 uses the answer that came with its request if it becomes a task at once', async () => {
+    const { bench } = start()
+    const call = bench.task('greet')
+    expect(await call.next({ who: { name: 'Ada' } })).toMatchObject({ kind: 'complete', text: 'Ada' })
+  })
+
+  it('shows its questions to an extension as such', async () => {
+    const { bench } = start()
+    const kinds: string[] = []
+    bench.server.use({
+      name: 'audit',
+      async around(_call, next) {
+        const reply = await next()
+        kinds.push(reply.kind)
+        return reply
+      },
+    })
+    const call = bench.tool('late')
+    await call.next()
+    await call.next(yes('a'))
+    expect(kinds).toEqual(['input_required', 'complete'])
+  })
+
+  it('has a state that expires after limits.roundTtlMs, and never later than its flow', () => {
+    let time = 1_000
+    const limits = { roundTtlMs: 10_000, flowTtlMs: 15_000 }
+    const host = createHost({ audience: 'hotel', log: 'off', now: () => time, limits })
+    const beginning = firstRound(host)
+    const call = { method: 'tools/call', target: 'talk', args: {}, protocolVersion: '2026-07-28' }
+    const ends = () =>
+      claimsOf({ host, call, target: {}, beginning } as unknown as Round, beginning.journal, {}).roundExpires
+    expect(ends()).toBe(11_000)
+    time = 9_000
+    expect(ends()).toBe(16_000)
   })
 
   it('R9 M1 is undone when it has used all of its rounds', async () => {
