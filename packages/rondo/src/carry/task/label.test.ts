@@ -46,6 +46,7 @@ describe('the labels of a task', () => {
     )
     expect(await turnWith({ customer: 'ada', order: '4711' }, first)).toBeUndefined()
     expect(await turnWith({ order: '4711' }, first)).toBeUndefined()
+    expect(await turnWith({ order: '4711', customer: 'bob' }, first)).toBeDefined()
     const second = await turnWith({ order: '4712' }, first)
     expect(second?.tags).toHaveLength(2)
     expect(second && new Map(read(second))).toEqual(

@@ -71,7 +71,8 @@ beforeEach(async () => {
         return 'resumed'
       },
       cancel: async () => cancelled,
-      async watch(_ids, _owner, listener) {
+      async watch(ids, _owner, listener) {
+        if (!ids.includes(id)) throw new Error(`watches ${ids}`)
         watchers.add(listener)
         listener(id, view)
         return () => void watchers.delete(listener)

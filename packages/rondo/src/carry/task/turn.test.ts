@@ -265,10 +265,16 @@ describe('a turn of a task', () => {
 
   it('G7 reports nothing of what still runs after it', async () => {
     const timers = new Set<number>()
+    const seen: number[] = []
     const handler = async (ctx: Context) => {
-      ctx.step('slow', () => new Promise(() => {})).catch(() => {})
-      await Promise.resolve()
-      expect([...timers]).toEqual([500])
+      await new Promise<void>((begun) => {
+        const slow = async () => {
+          begun()
+          await new Promise((resolve) => setImmediate(resolve))
+        }
+        ctx.step('slow', slow).catch(() => {})
+      })
+      seen.push(...timers)
       throw new Error('no')
     }
     const { host, tasks, turn } = await start(handler)
@@ -284,6 +290,7 @@ describe('a turn of a task', () => {
       fail: () => ({ result: { isError: true } }),
     }))
     expect((await run(turn)).kind).toBe('complete')
+    expect(seen).toEqual([500])
     expect([...timers]).toEqual([])
   })
 
@@ -293,16 +300,18 @@ describe('a turn of a task', () => {
   })
 
   it('tells its handler when it no longer counts', async () => {
-    const lost = new AbortController()
-    const seen: boolean[] = []
-    const handler = (ctx: Context) => {
-      seen.push(ctx.signal.aborted)
-      lost.abort()
-      seen.push(ctx.signal.aborted)
-      return 'done'
+    for (const looksBefore of [true, false]) {
+      const lost = new AbortController()
+      const seen: boolean[] = []
+      const handler = (ctx: Context) => {
+        if (looksBefore) seen.push(ctx.signal.aborted)
+        lost.abort()
+        seen.push(ctx.signal.aborted)
+        return 'done'
+      }
+      expect(await endOf(handler, { turn: { signal: lost.signal } })).toEqual({ kind: 'release' })
+      expect(seen).toEqual(looksBefore ? [false, true] : [true])
     }
-    expect(await endOf(handler, { turn: { signal: lost.signal } })).toEqual({ kind: 'release' })
-    expect(seen).toEqual([false, true])
     const kept = new AbortController()
     await endOf((ctx) => String(ctx.signal.aborted), { turn: { signal: kept.signal } })
     expect(getEventListeners(kept.signal, 'abort')).toEqual([])
@@ -594,8 +603,14 @@ describe('the end of a task', () => {
       ctx.label({ order: '7' })
       return await then(ctx)
     }
-    for (const handler of [label(() => 'done'), label((ctx) => ctx.ask('q', QUESTION))]) {
-      const { run, labelled } = await start(handler)
+    const ends: [(ctx: Context) => unknown, Given?][] = [
+      [label(() => 'done')],
+      [label((ctx) => ctx.ask('q', QUESTION))],
+      // Another release, which does nothing more after the rest.
+      [label((ctx) => ctx.step('a', () => 1)), { records: [entry('a', 1), { rested: true }] }],
+    ]
+    for (const [handler, given] of ends) {
+      const { run, labelled } = await start(handler, given)
       await run()
       expect(labelled).toEqual([[['order', '7']]])
     }
