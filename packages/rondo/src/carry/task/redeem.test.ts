@@ -4,6 +4,7 @@ import { getEventListeners } from 'node:events'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { RondoError } from '../../errors.ts'
 import type { WorkEntry } from '../../journal/journal.ts'
+import { type StoreClock, storeClock } from '../../lib/clock.ts'
 import type { LogEvent } from '../../log/event.ts'
 import { tagsOf } from '../../seal/tag.ts'
 import { createHost, type OpenHost } from '../../serve/host.ts'
@@ -70,12 +71,22 @@ const target = {
 const write = (record: Partial<GuardRecord>) =>
   changeGuard(host, guard, DAY, () => ({ phase: 'open', journal, ...record }))
 
+/** Lets the record be gone after so many reads of it. */
+function loseRecord(after: number): void {
+  const store = host.store as Store
+  const records = store.records as NonNullable<Store['records']>
+  let reads = 0
+  const get: typeof records.get = async (id) => (++reads <= after ? records.get(id) : undefined)
+  host = { ...host, store: { ...store, records: { ...records, get } } }
+}
+
 /** One turn of the alarm. `again`: it has parked before. */
 async function turnAt(
   claimedAt: number,
   again = false,
   more: Partial<TaskTurn> = {},
   tool = target,
+  clock?: StoreClock,
 ): Promise<TaskTurnOutcome> {
   const turn = {
     task: { id: guard.alarm, owner: guard.owner },
@@ -89,7 +100,7 @@ async function turnAt(
     record: async () => {},
     ...more,
   }
-  return await redeem(host, tasks, turn as unknown as TaskTurn, plan, tool)
+  return await redeem(host, tasks, turn as unknown as TaskTurn, plan, tool, clock)
 }
 
 type End = 'open' | 'completed' | 'cancelled'
@@ -183,11 +194,7 @@ describe('the alarm of a call in rounds', () => {
 
   it('M1 has nothing to do if another worker removes the record meanwhile', async () => {
     await write({})
-    const store = host.store as Store
-    const records = store.records as NonNullable<Store['records']>
-    let reads = 0
-    const get: typeof records.get = async (id) => (++reads === 1 ? records.get(id) : undefined)
-    host = { ...host, store: { ...store, records: { ...records, get } } }
+    loseRecord(1)
     expect(undone(await turnAt(EXPIRES))).toEqual({ undone: [] })
   })
 
@@ -328,6 +335,13 @@ describe('the alarm that undoes', () => {
     turnAt(START, true, more, tool)
   const seal = (record: TaskRecord) =>
     sealPiece(host, { id: guard.alarm, owner: guard.owner }, 'record', record)
+  const concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
+  const failed = (key: string): WorkEntry => ({
+    kind: 'undo',
+    key,
+    at: START,
+    failure: { name: 'Error', message: 'no' },
+  })
 
   it('M1 runs the undo functions, the last effect first, and nothing else', async () => {
     await write({ phase: 'undoing', journal: both })
@@ -382,19 +396,42 @@ describe('the alarm that undoes', () => {
     })
     expect(calls).toEqual(['undo car', 'undo room', 'undo room'])
     expect(keys.size).toBe(2)
+    const { entries = [] } = (await readGuard(host, guard))?.journal ?? {}
+    expect(entries.map(({ key }) => key).sort()).toEqual(['car', 'car.undo', 'room', 'room.undo'])
   })
 
   it('M1 tries an undo again that had failed for good, in the call or in an earlier turn', async () => {
-    const failed = (key: string): WorkEntry => ({
-      kind: 'undo',
-      key,
-      at: START,
-      failure: { name: 'Error', message: 'no' },
-    })
     await write({ phase: 'undoing', journal: { ...both, entries: [...both.entries, failed('car.undo')] } })
     expect(undone(await undo({ journal: [seal({ entry: failed('room.undo') })] }))).toEqual({
       undone: ['car', 'room'],
     })
+  })
+
+  it('M1 undoes only what ctx.undo() could not undo in a call that ended well, which stays as it ended', async () => {
+    await write({ phase: 'ended', journal: { ...both, entries: [...both.entries, failed('car.undo')] } })
+    expect(undone(await undo())).toEqual({ undone: ['car'] })
+    expect(calls).toEqual(['undo car'])
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'ended' })
+  })
+
+  it('M1 ends if the record of what it has undone expires meanwhile', async () => {
+    const entries: WorkEntry[] = [...journal.entries, { kind: 'undo', key: 'room.undo', at: START }]
+    await write({ phase: 'undoing', journal: { ...journal, entries } })
+    loseRecord(2)
+    expect(undone(await undo())).toEqual({ undone: [] })
+    expect(calls).toEqual([])
+  })
+
+  it('M1 reaches an effect beside a hook whose time is up', async () => {
+    const hook: WorkEntry = { kind: 'hook', key: 'paid', at: START, value: 'h.1' }
+    const deadlines = { 'paid.received': START }
+    await write({ phase: 'undoing', journal: { ...journal, entries: [hook, ...journal.entries], deadlines } })
+    const run = async (ctx: Context) => {
+      const paid = await ctx.hook('paid', { within: 1_000 })
+      await Promise.all([paid.received(), ctx.effect('room', () => 1, { undo: () => {} })])
+    }
+    const tool = toolFor([], { prepare: () => ({ kind: 'ready', run }) } as unknown as Partial<Target>)
+    expect(undone(await undo({}, tool))).toEqual({ undone: ['room'] })
   })
 
   it('M1 ends as failed if a changed program no longer reaches an effect, and undoes the others', async () => {
@@ -431,27 +468,47 @@ describe('the alarm that undoes', () => {
     await expect(undo({ record })).rejects.toMatchObject({ code: 'LIMIT_STATE_BYTES' })
   })
 
-  it('M1 leaves the end of the call to another worker if its turn is lost with the last undo', async () => {
+  it.each<[string, (look: () => void, lose: () => void) => void, readonly boolean[], GuardRecord['phase']]>([
+    ['it is not', (look) => look(), [false], 'undone'],
+    ['it is', (look, lose) => [look(), lose(), look()], [false, true], 'undoing'],
+    ['it is before the undo looks', (look, lose) => [lose(), look()], [true], 'undoing'],
+  ])(
+    'M1 tells the last undo whether its turn is lost, and then leaves the end of the call to another worker: %s',
+    async (_name, act, expected, phase) => {
+      await write({ phase: 'undoing' })
+      const turn = new AbortController()
+      const seen: boolean[] = []
+      const run = (ctx: Context) =>
+        ctx.effect('room', () => 1, {
+          undo: (_result, last) =>
+            void act(
+              () => seen.push(last.signal.aborted),
+              () => turn.abort(),
+            ),
+        })
+      const tool = toolFor([], { prepare: () => ({ kind: 'ready', run }) } as unknown as Partial<Target>)
+      const { kind } = await undo({ signal: turn.signal }, tool)
+      expect(kind).toBe(phase === 'undone' ? 'complete' : 'release')
+      expect(seen).toEqual(expected)
+      expect(await readGuard(host, guard)).toMatchObject({ phase })
+      expect(getEventListeners(turn.signal, 'abort')).toEqual([])
+    },
+  )
+
+  it('M1 M3 renews its permit while it undoes, and no more once another worker has to continue', async () => {
     await write({ phase: 'undoing', journal: both })
-    const lost = new AbortController()
-    const seen: boolean[] = []
-    const tool = toolFor([], {
-      prepare: () => ({
-        kind: 'ready',
-        async run(ctx: Context) {
-          const undo = () => {
-            lost.abort()
-            seen.push(ctx.signal.aborted)
-          }
-          await ctx.effect('room', () => 1, { undo })
-          return 'done'
-        },
-      }),
-    } as unknown as Partial<Target>)
-    expect(await undo({ signal: lost.signal }, tool)).toEqual({ kind: 'release' })
-    expect(seen).toEqual([true])
-    expect(await readGuard(host, guard)).toMatchObject({ phase: 'undoing' })
-    expect(getEventListeners(lost.signal, 'abort')).toEqual([])
+    const timers = new Set<() => void>()
+    const seen: number[] = []
+    const idly: StoreClock['idly'] = (_ms, renew) => {
+      timers.add(renew)
+      seen.push(timers.size)
+      return () => void timers.delete(renew)
+    }
+    const tool = toolFor(['room', 'car'], { concurrency })
+    const lost = { draining: AbortSignal.abort() }
+    expect(await turnAt(START, true, lost, tool, { ...storeClock, idly })).toEqual({ kind: 'release' })
+    expect(seen).toEqual([1])
+    expect(timers.size).toBe(0)
   })
 
   it('M1 M3 keeps its permit until it tries an undo again', async () => {
@@ -463,7 +520,6 @@ describe('the alarm that undoes', () => {
       return permits.renew(holder, grant, holdMs, endsWith)
     }
     host = { ...host, store: { ...store, permits: { ...permits, renew } } }
-    const concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
     await write({ phase: 'undoing', journal: both })
     fails = ['room']
     expect(await undo({}, toolFor(['room', 'car'], { concurrency }))).toMatchObject({ kind: 'park' })
@@ -472,7 +528,6 @@ describe('the alarm that undoes', () => {
 
   it('M1 M3 waits for a permit like any other call of the key, and releases it afterwards', async () => {
     const permits = host.store?.permits as PermitStore
-    const concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
     const tool = toolFor(['room', 'car'], { concurrency })
     const tags = tagsOf(host.keys.ring, 'concurrency', JSON.stringify(['hotel', 'trip', 'one']))
     const other = { holder: 'other', tags, limit: 1, holdMs: DAY }

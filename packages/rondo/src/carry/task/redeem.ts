@@ -7,6 +7,7 @@
 
 import { RondoError } from '../../errors.ts'
 import type { Entry, Journal } from '../../journal/journal.ts'
+import { type StoreClock, storeClock } from '../../lib/clock.ts'
 import {
   FOREGROUND,
   type Hooks,
@@ -53,6 +54,8 @@ interface Alarm {
   readonly turn: TaskTurn
   readonly plan: TaskPlan & { readonly undo: UndoPlan }
   readonly guard: Guard
+  /** Renews the permit. */
+  readonly clock: StoreClock
 }
 
 /** Runs a turn of the alarm. `find` returns the tool, or nothing while this instance does not have it. */
@@ -62,9 +65,10 @@ export async function redeem(
   turn: TaskTurn,
   plan: TaskPlan & { readonly undo: UndoPlan },
   target: Target,
+  clock: StoreClock = storeClock,
 ): Promise<TaskTurnOutcome> {
   const guard = guardOf(host, plan.seed, plan.undo.lineage)
-  const alarm = { host, tasks, turn, plan, guard }
+  const alarm = { host, tasks, turn, plan, guard, clock }
   const record = await readGuard(host, guard)
   const standing = await standingOf(alarm, record)
   if (standing.kind === 'open') return park(alarm, standing.until, record?.task !== undefined)
@@ -137,14 +141,14 @@ function complete({ host, turn }: Alarm, undone: readonly string[]): TaskTurnOut
 }
 
 async function undo(alarm: Alarm, target: Target, recorded: Journal): Promise<TaskTurnOutcome> {
-  const { host, tasks, turn } = alarm
+  const { host, tasks, turn, clock } = alarm
   const records = turn.journal.map((one) => openPiece<TaskRecord>(host, tasks, turn.task, 'record', one))
   const own = foldRecords(records)
   const round = toRound(alarm, target, withOwn(recorded, own))
   const permits = host.store?.permits
   if (!target.concurrency || !permits) return undoHolding(alarm, round, recorded)
   // The call usually holds its permit still. Otherwise its undo waits for one, like any other call of the key.
-  const taken = await takePermit(round, { ...target.concurrency, queues: true }, permits)
+  const taken = await takePermit(round, { ...target.concurrency, queues: true }, permits, clock)
   if (taken.kind !== 'held')
     return { kind: 'release', delayMs: taken.kind === 'queued' ? taken.delayMs : taken.retryMs }
   try {
@@ -268,7 +272,7 @@ function toInput(alarm: Alarm, round: Round, handler: ReplayInput['handler'], jo
   return {
     ...input,
     journal,
-    incoming: { ...input.incoming, answers: undefined, resumed: true },
+    incoming: { ...input.incoming, answers: undefined },
     platform: { ...input.platform, now: () => input.platform.now() + ahead },
     undoing: { ...(undoingIn(round, true) as Undoing), retry: RETRY },
     background: FOREGROUND,
