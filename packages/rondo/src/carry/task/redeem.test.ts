@@ -414,9 +414,19 @@ describe('the alarm that undoes', () => {
     expect(await readGuard(host, guard)).toMatchObject({ phase: 'ended' })
   })
 
-  it('M1 ends if the record of what it has undone expires meanwhile', async () => {
+  const nothingLeft = () => {
     const entries: WorkEntry[] = [...journal.entries, { kind: 'undo', key: 'room.undo', at: START }]
-    await write({ phase: 'undoing', journal: { ...journal, entries } })
+    return write({ phase: 'undoing', journal: { ...journal, entries } })
+  }
+
+  it('M1 ends well after its last undo, even if the tool no longer takes its arguments', async () => {
+    await nothingLeft()
+    expect(undone(await undo({}, target))).toEqual({ undone: [] })
+    expect(await readGuard(host, guard)).toMatchObject({ phase: 'undone' })
+  })
+
+  it('M1 ends if the record of what it has undone expires meanwhile', async () => {
+    await nothingLeft()
     loseRecord(2)
     expect(undone(await undo())).toEqual({ undone: [] })
     expect(calls).toEqual([])

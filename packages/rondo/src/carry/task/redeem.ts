@@ -165,15 +165,16 @@ async function undoHolding(
   recorded: Journal,
   permit?: HeldPermit,
 ): Promise<TaskTurnOutcome> {
-  const { host, tasks, turn, plan, guard } = alarm
+  const { tasks, turn, plan } = alarm
   const { journal } = round.beginning
+  const left = leftToUndo(journal)
   const prepared = await round.target.prepare(plan.call.args)
-  if (prepared.kind === 'refused') return leave(alarm, round, [], leftToUndo(journal))
+  if (prepared.kind === 'refused')
+    return left.length > 0 ? leave(alarm, round, [], left) : finish(alarm, round, [])
   const own = toInput(alarm, round, prepared.run, journal)
   const input = permit ? withPermit(own, permit) : own
   // Against the journal as it is: a handler gets past an undo that failed only if it sees that failure.
   const found = await replay({ ...input, journal: recorded, frozen: true })
-  const left = leftToUndo(journal)
   const report = await replay({ ...input, undoes: found.undoable.filter(({ key }) => left.includes(key)) })
   const { ending } = report
   if (turn.signal.aborted) return { kind: 'release' }
@@ -196,7 +197,13 @@ async function undoHolding(
   const failed = leftToUndo(report.journal)
   const undone = left.filter((key) => !failed.includes(key))
   if (failed.length > 0) return leave(alarm, round, undone, failed)
-  reportUndo(round, { undone, failed })
+  return finish(alarm, round, undone)
+}
+
+/** Nothing is left to undo. */
+async function finish(alarm: Alarm, round: Round, undone: readonly string[]): Promise<TaskTurnOutcome> {
+  const { host, tasks, guard } = alarm
+  reportUndo(round, { undone, failed: [] })
   await changeGuard(host, guard, tasks.maxTtlMs, (now) =>
     now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
   )
