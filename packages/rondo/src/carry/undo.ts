@@ -73,18 +73,21 @@ export function guardOf({ platform, audience }: FlowHost, seed: string, lineage:
   }
 }
 
+/** The guard of a call that has begun an effect that can be undone. */
+function guardIn(host: FlowHost, { begun, lineage, seed }: Journal): Guard | undefined {
+  return begun?.length && lineage !== undefined ? guardOf(host, seed, lineage) : undefined
+}
+
 /** The alarm of a call that can be undone. */
-export function alarmOf(host: FlowHost, { begun, lineage, seed }: Journal): string | undefined {
-  return begun?.length && lineage !== undefined ? guardOf(host, seed, lineage).alarm : undefined
+export function alarmOf(host: FlowHost, journal: Journal): string | undefined {
+  return guardIn(host, journal)?.alarm
 }
 
 /** Returns the alarm unless it has ended: one that ended cannot hold a permit for the call. */
-export async function openAlarm(
-  host: FlowHost,
-  { begun, lineage, seed }: Journal,
-): Promise<string | undefined> {
-  if (!begun?.length || lineage === undefined || !host.tasks) return undefined
-  const { alarm, owner } = guardOf(host, seed, lineage)
+export async function openAlarm(host: FlowHost, journal: Journal): Promise<string | undefined> {
+  const guard = guardIn(host, journal)
+  if (!guard || !host.tasks) return undefined
+  const { alarm, owner } = guard
   const view = await host.tasks.engine.get(alarm, owner)
   return view && isOpen(view.status) ? alarm : undefined
 }
@@ -267,8 +270,8 @@ async function createAlarm(round: Round, tasks: TaskHost, guard: Guard, lineage:
 /** A call that can be undone becomes a task: from now on the task decides how long it lives. */
 export async function guardTask(round: Round, journal: Journal, task: GuardedTask): Promise<void> {
   const { host, beginning } = round
-  if (!journal.begun?.length || journal.lineage === undefined || !host.tasks) return
-  const guard = guardOf(host, journal.seed, journal.lineage)
+  const guard = guardIn(host, journal)
+  if (!guard || !host.tasks) return
   const ttlMs = ttlOf(host, host.tasks, beginning.flowExpires)
   await host.store?.alarms?.set(task.id, guard.alarm, ttlMs)
   await changeGuard(host, guard, ttlMs, (now) => now && { ...now, task })
@@ -307,12 +310,12 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   const { tasks } = host
   // Whoever has the call now undoes it, or ends it well.
   const isLost = round.line.left === true || (round.row !== undefined && round.line.closed)
-  if (!journal.begun?.length || journal.lineage === undefined || !tasks || isLost) return ran
+  const guard = guardIn(host, journal)
+  if (!guard || !tasks || isLost) return ran
   const report = { ...ran, ending: await checkReturned(round, ran) }
   const how = howEnded(report.ending)
   if (how === 'continues' || (await round.line.isTaken?.())) return report
   await host.keys.ready()
-  const guard = guardOf(host, journal.seed, journal.lineage)
   const ttlMs = ttlOf(host, tasks, round.beginning.flowExpires)
   if (how === 'well') return endWell(round, tasks, guard, report)
   const kept = await changeGuard(host, guard, ttlMs, (now) => {
@@ -323,7 +326,7 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   if (kept?.phase === 'ended') return report
   // The alarm waits for an effect that may still be running in another process.
   if (kept?.since !== undefined && mayRun(kept.journal)) return { ...report, left: true }
-  return undoFailed(round, input, report, guard, merge(journal, kept?.journal))
+  return undoFailed(round, tasks, guard, input, report, merge(journal, kept?.journal))
 }
 
 /** What a handler returns may still be refused: a result that the output schema does not allow, questions that cannot be asked. */
@@ -395,7 +398,7 @@ async function endWell(
     return { ...report, left: true }
   }
   // A task may still be cancelled before its end is stored, so its record stays until the alarm has seen that end.
-  if (!round.row) await dismiss(host, guard, tried.begun?.length !== 0)
+  if (!round.row) await dismiss(host, tasks, guard, tried.begun?.length !== 0)
   return report
 }
 
@@ -403,9 +406,9 @@ async function endWell(
  * Removes what is left of a call in rounds that ended well. What remains after a crash expires, as does the record of effects that
  * were undone: if the reply is lost, the round comes again, and must not begin them.
  */
-async function dismiss(host: FlowHost, guard: Guard, tried: boolean): Promise<void> {
+async function dismiss(host: FlowHost, { engine }: TaskHost, guard: Guard, tried: boolean): Promise<void> {
   try {
-    await host.tasks?.engine.cancel(guard.alarm, guard.owner)
+    await engine.cancel(guard.alarm, guard.owner)
     if (!tried) await removeGuard(host, guard)
   } catch (error) {
     host.log({ event: 'warning', message: 'The record of an undo could not be removed; it expires', error })
@@ -414,41 +417,40 @@ async function dismiss(host: FlowHost, guard: Guard, tried: boolean): Promise<vo
 
 async function undoFailed(
   round: Round,
+  tasks: TaskHost,
+  guard: Guard,
   input: ReplayInput,
   report: RunReport,
-  guard: Guard,
   journal: Journal,
 ): Promise<UndoneReport> {
-  const { host } = round
   const left = leftToUndo(journal)
   const undoes = report.undoable.filter(({ key }) => left.includes(key))
   if (undoes.length < left.length) {
     // The run ended before it reached all of them. A worker reaches the rest, and undoes the last effect first.
-    if (host.tasks) await wake(round, host.tasks, guard)
+    await wake(round, tasks, guard)
     return { ...report, undo: summarize(journal), left: true }
   }
   const second = await replay({
     ...input,
     journal,
     undoes,
-    incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined, resumed: true },
+    incoming: { ...input.incoming, answers: undefined, asked: {}, events: undefined },
     onArrival: undefined,
     publish: undefined,
     withdraw: undefined,
     trace: undefined,
   })
   const { ending } = second
-  if (ending.kind === 'sleeping' || ending.kind === 'moved' || ending.kind === 'background') return second
-  if (ending.kind === 'refused' && isRepeated(ending.error)) {
-    // The call cannot end well any more, and the request may not come again.
-    if (host.tasks) await wake(round, host.tasks, guard).catch(() => {})
+  if (howEnded(ending) === 'continues') {
+    // The call cannot end well any more, and after an error of the store the request may not come again.
+    if (ending.kind === 'refused') await wake(round, tasks, guard).catch(() => {})
     return second
   }
   const undo = summarize(second.journal)
   reportUndo(round, undo)
-  if (undo.failed.length > 0 && host.tasks) await wake(round, host.tasks, guard)
-  else if (undo.failed.length === 0)
-    await changeGuard(host, guard, ttlOf(host, host.tasks as TaskHost, round.beginning.flowExpires), (now) =>
+  if (undo.failed.length > 0) await wake(round, tasks, guard)
+  else
+    await changeGuard(round.host, guard, ttlOf(round.host, tasks, round.beginning.flowExpires), (now) =>
       now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
     )
   const executed = report.executed + second.executed
@@ -506,11 +508,11 @@ async function wake(
 }
 
 /** A call ended while it waited, so its handler cannot undo anything: a worker does. Never rejects. */
-export async function undoGone(host: FlowHost, { begun, lineage, seed }: Journal): Promise<void> {
+export async function undoGone(host: FlowHost, journal: Journal): Promise<void> {
   const { tasks } = host
-  if (!begun?.length || lineage === undefined || !tasks) return
+  const guard = guardIn(host, journal)
+  if (!guard || !tasks) return
   try {
-    const guard = guardOf(host, seed, lineage)
     const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
       current?.phase === 'open' ? { ...current, phase: 'undoing' } : undefined,
     )
