@@ -352,17 +352,13 @@ export function withTried(journal: Journal): Journal {
   return { ...journal, begun: journal.begun?.filter(({ key }) => tried.has(undoName(key))) }
 }
 
-/** Errors after which the same request is sent again. */
-function isRepeated({ code }: RondoError): boolean {
-  return code.startsWith('STORE_') || code === 'SERVER_DRAINING'
-}
-
 function howEnded(ending: Ending): 'well' | 'failed' | 'continues' {
   switch (ending.kind) {
     case 'threw':
       return 'failed'
     case 'refused':
-      return isRepeated(ending.error) ? 'continues' : 'failed'
+      // After an error of the store the same request is sent again.
+      return ending.error.code.startsWith('STORE_') ? 'continues' : 'failed'
     case 'returned': {
       const { value } = ending
       if (isInputRequired(value)) return 'continues'
