@@ -8,7 +8,7 @@ import type { Reply, TaskState } from '../protocol/reply.ts'
 import { createHost, type OpenHost } from '../serve/host.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import type { PermitStore } from '../store/permits.ts'
-import type { Store } from '../store/store.ts'
+import type { RecordStore, Store } from '../store/store.ts'
 import type { Concurrency } from '../tool/concurrency.ts'
 import type { Context } from '../tool/context.ts'
 import { taskCreated } from '../tool/forward.ts'
@@ -85,6 +85,7 @@ const guard = () => guardOf(host, 'c2VlZA', 'line')
 const read = (): Promise<GuardRecord | undefined> => readGuard(host, guard())
 const write = (record: Partial<GuardRecord>) =>
   changeGuard(host, guard(), DAY, (now) => ({ phase: 'open', journal, ...now, ...record }))
+const recordsOf = () => (host.store as Store).records as RecordStore
 const warnings = () => events.flatMap((event) => (event.event === 'warning' ? [event.message] : []))
 
 /** Reserves these, each with its undo. */
@@ -138,6 +139,26 @@ async function run(then: (ctx: Context) => unknown, given: Given = {}): Promise<
     end: (_round, reply) => ({ reply }),
   }
   return await runOnce(carrier, round)
+}
+
+/** A tool that runs once at a time; `isFree` returns whether another call may begin. */
+function oneAtATime(): { given: Given; isFree(): Promise<boolean> } {
+  const concurrency: Concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
+  const permits = host.store?.permits as PermitStore
+  let tags: readonly string[] = []
+  const acquire: PermitStore['acquire'] = (request) => {
+    tags = request.tags
+    return permits.acquire(request)
+  }
+  const store = { ...host.store, permits: { ...permits, acquire } } as FlowHost['store']
+  return {
+    given: { target: { concurrency }, host: { store } },
+    async isFree() {
+      const taken = await permits.acquire({ holder: 'next', tags, limit: 1, holdMs: 1 })
+      if (taken.kind === 'held') await permits.release('next', taken.grant)
+      return taken.kind === 'held'
+    },
+  }
 }
 
 const textOf = (outcome: Outcome): string => {
@@ -198,20 +219,11 @@ describe('a call that ends without success', () => {
   })
 
   it('M1 M3 keeps its permit for the worker that undoes the rest, and only for that', async () => {
-    const concurrency: Concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
-    const permits = host.store?.permits as PermitStore
+    const { given, isFree } = oneAtATime()
     for (const failing of [[], ['room']]) {
       fails = failing
-      let tags: readonly string[] = []
-      const acquire: PermitStore['acquire'] = (request) => {
-        tags = request.tags
-        return permits.acquire(request)
-      }
-      const store = { ...host.store, permits: { ...permits, acquire } } as FlowHost['store']
-      await run(fail, { target: { concurrency }, host: { store } })
-      const taken = await permits.acquire({ holder: 'next', tags, limit: 1, holdMs: 1 })
-      expect(taken.kind).toBe(failing.length > 0 ? 'busy' : 'held')
-      if (taken.kind === 'held') await permits.release('next', taken.grant)
+      await run(fail, given)
+      expect(await isFree()).toBe(failing.length === 0)
       await host.store?.records?.remove(guard().id)
     }
   })
@@ -224,12 +236,13 @@ describe('a call that ends without success', () => {
     expect(events).toContainEqual(expect.objectContaining({ event: 'round', executed: 4 }))
   })
 
-  it('M1 wakes its alarm if the store fails while it undoes', async () => {
-    const own = (host.store as Store).records as NonNullable<Store['records']>
+  it('M1 M3 wakes its alarm if the store fails while it undoes, and leaves it its permit', async () => {
+    const { given, isFree } = oneAtATime()
+    const own = recordsOf()
     let isDown = false
     const put: typeof own.put = (record) =>
       isDown ? Promise.reject(new RondoError('STORE_UNAVAILABLE')) : own.put(record)
-    const store = { ...host.store, records: { ...own, put } } as FlowHost['store']
+    const store = { ...given.host?.store, records: { ...own, put } } as FlowHost['store']
     const then = async (ctx: Context) => {
       await ctx.effect('meal', () => 1, {
         undo() {
@@ -238,11 +251,35 @@ describe('a call that ends without success', () => {
       })
       return fail()
     }
-    expect(await run(then, { host: { store } })).toMatchObject({
+    expect(await run(then, { ...given, host: { store } })).toMatchObject({
       reply: { kind: 'error', error: { code: 'STORE_UNAVAILABLE' } },
     })
     expect(woken).toEqual([guard().alarm])
     expect(await read()).toMatchObject({ phase: 'undoing' })
+    expect(await isFree()).toBe(false)
+  })
+
+  it.each<[string, { draining?: boolean; closed?: boolean; left?: boolean }, number]>([
+    ['a later round does if this instance is draining', { draining: true }, 0],
+    ['the instance that continues the call does', { closed: true, left: true }, 0],
+    ['a worker does at once if the client has disconnected', { closed: true }, 1],
+  ])('M1 leaves the rest of its effects to another process: %s', async (_name, change, count) => {
+    const own = { ...host, draining: false }
+    const line = { closed: false, notify: () => {}, onClose: () => () => {} }
+    const then = async (ctx: Context) => {
+      await ctx.effect('meal', () => 1, {
+        undo() {
+          Object.assign(own, change)
+          Object.assign(line, change)
+        },
+      })
+      return fail()
+    }
+    const outcome = await run(then, { round: { host: own, line } })
+    expect(outcome).toMatchObject({ pause: { facts: { moved: 'drain' } } })
+    expect(calls).toEqual(['do room', 'do car'])
+    expect(await read()).toMatchObject({ phase: 'undoing' })
+    expect(woken).toHaveLength(count)
   })
 
   it('M1 wakes no alarm of a task, whose end does', async () => {
@@ -283,22 +320,51 @@ describe('a call that ends without success', () => {
 
   it('M1 leaves it to the alarm if that waits for an effect that may be running elsewhere', async () => {
     const begun = [{ key: 'meal', effectKey: 'key of meal' }]
-    await run(async () => {
+    const outcome = await run(async () => {
       const now = await read()
       const more = { ...journal, ...now?.journal, begun: [...(now?.journal.begun ?? []), ...begun] }
       await write({ phase: 'undoing', since: START, journal: more })
       return fail()
     })
+    expect(textOf(outcome)).toBe('trip failed')
     expect(calls).toEqual(['do room', 'do car'])
+    expect(woken).toEqual([])
     expect(await read()).toMatchObject({ phase: 'undoing', since: START })
   })
 
   it('M1 does not undo what has been undone', async () => {
-    await run(async () => {
-      await write({ phase: 'undone' })
+    let left: unknown
+    const outcome = await run(async () => {
+      const now = (await read())?.journal ?? journal
+      const undone = ['car.undo', 'room.undo'].map((key) => ({ kind: 'undo', key, at: START }) as const)
+      await write({ phase: 'undone', journal: { ...now, entries: [...now.entries, ...undone] } })
+      left = await recordsOf().get(guard().id)
       return fail()
     })
+    expect(textOf(outcome)).toBe('trip failed | Undone: car, room.')
+    expect(calls).toEqual(['do room', 'do car'])
+    expect(await recordsOf().get(guard().id)).toEqual(left)
+  })
+
+  it('M1 undoes its effects even if its record has gone', async () => {
+    const outcome = await run(async () => {
+      await recordsOf().remove(guard().id)
+      return fail()
+    })
+    expect(textOf(outcome)).toBe('trip failed | Undone: car, room.')
     expect(await read()).toMatchObject({ phase: 'undone' })
+  })
+
+  it('M1 says what it undid even if its record goes at the end', async () => {
+    const own = recordsOf()
+    const put: typeof own.put = async (record) => {
+      const outcome = await own.put(record)
+      if (calls.at(-1) === 'undo room' && calls.push('remove')) await own.remove(record.id)
+      return outcome
+    }
+    const store = { ...host.store, records: { ...own, put } } as FlowHost['store']
+    expect(textOf(await run(fail, { host: { store } }))).toBe('trip failed | Undone: car, room.')
+    expect(await read()).toBeUndefined()
   })
 })
 
@@ -307,12 +373,13 @@ describe('a call that has not ended', () => {
     const store = () => {
       throw new RondoError('STORE_BUSY')
     }
+    const finish = () => Promise.reject(new TypeError('odd'))
     for (const then of [
       () => inputRequired({ requestState: 'own' }),
       (ctx: Context) => ctx.step('more', store),
     ]) {
       calls = []
-      await run(then)
+      await run(then, { target: { finish } })
       expect(calls.filter((call) => call.startsWith('undo'))).toEqual([])
       expect(await read()).toMatchObject({ phase: 'open' })
     }
@@ -368,8 +435,6 @@ describe('a call that ends well', () => {
 })
 
 describe('a call whose handler undoes its effects itself', () => {
-  const concurrency: Concurrency = { keyOf: async () => 'one', limit: 1, queues: false, releases: false }
-
   it('M1 ends well if all of them could be undone', async () => {
     const outcome = await run(async (ctx) => {
       await ctx.undo()
@@ -382,29 +447,18 @@ describe('a call whose handler undoes its effects itself', () => {
 
   it('M1 M3 leaves the others to a worker, with its permit', async () => {
     fails = ['room']
-    const permits = host.store?.permits as PermitStore
-    let tags: readonly string[] = []
-    const acquire: PermitStore['acquire'] = (request) => {
-      tags = request.tags
-      return permits.acquire(request)
-    }
-    const store = { ...host.store, permits: { ...permits, acquire } } as FlowHost['store']
-    const outcome = await run(
-      async (ctx) => {
-        await ctx.undo()
-        await reserve('meal')(ctx)
-        return 'almost'
-      },
-      { target: { concurrency }, host: { store } },
-    )
+    const { given, isFree } = oneAtATime()
+    const outcome = await run(async (ctx) => {
+      await ctx.undo()
+      await reserve('meal')(ctx)
+      return 'almost'
+    }, given)
     expect(textOf(outcome)).toBe('almost')
     const record = await read()
     expect(record?.phase).toBe('ended')
     expect(leftToUndo(withTried(record?.journal ?? journal))).toEqual(['room'])
     expect(woken).toEqual([guard().alarm])
-    expect(await permits.acquire({ holder: 'next', tags, limit: 1, holdMs: 1 })).toMatchObject({
-      kind: 'busy',
-    })
+    expect(await isFree()).toBe(false)
   })
 
   it('M1 has expired if the alarm has begun to undo it', async () => {

@@ -419,6 +419,7 @@ async function undoFailed(
   report: RunReport,
   journal: Journal,
 ): Promise<UndoneReport> {
+  const { host, line, beginning } = round
   const left = leftToUndo(journal)
   const undoes = report.undoable.filter(({ key }) => left.includes(key))
   if (undoes.length < left.length) {
@@ -438,15 +439,16 @@ async function undoFailed(
   })
   const { ending } = second
   if (howEnded(ending) === 'continues') {
-    // The call cannot end well any more, and after an error of the store the request may not come again.
-    if (ending.kind === 'refused') await wake(round, tasks, guard).catch(() => {})
-    return second
+    // The call cannot end well any more, and after an error of the store, or without a client, it may not come again.
+    const isLeft = ending.kind === 'refused' || (line.closed && line.left !== true)
+    if (isLeft) await wake(round, tasks, guard).catch(() => {})
+    return { ...second, left: isLeft }
   }
   const undo = summarize(second.journal)
   reportUndo(round, undo)
   if (undo.failed.length > 0) await wake(round, tasks, guard)
   else
-    await changeGuard(round.host, guard, ttlOf(round.host, tasks, round.beginning.flowExpires), (now) =>
+    await changeGuard(host, guard, ttlOf(host, tasks, beginning.flowExpires), (now) =>
       now?.phase === 'undoing' ? { ...now, phase: 'undone' } : undefined,
     )
   const executed = report.executed + second.executed
