@@ -3,14 +3,23 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import type { Journal } from '../journal/journal.ts'
 import type { Line } from '../protocol/call.ts'
-import type { ReplayInput, Undoing } from '../replay/input.ts'
+import type { ReplayInput, Undoable, Undoing, UndoReport } from '../replay/input.ts'
 import { createHost, type OpenHost } from '../serve/host.ts'
 import { createMemoryStore } from '../store/memory/store.ts'
 import { createTaskId } from '../store/task-engine.ts'
 import type { Round } from './carrier.ts'
 import type { TaskHost } from './host.ts'
 import { ownerOf } from './task/journal.ts'
-import { changeGuard, guardOf, readGuard, type UndoneReport, undoAfter, undoingIn, WAKE } from './undo.ts'
+import {
+  changeGuard,
+  type GuardRecord,
+  guardOf,
+  readGuard,
+  type UndoneReport,
+  undoAfter,
+  undoingIn,
+  WAKE,
+} from './undo.ts'
 
 const START = 1_800_000_000_000
 const DAY = 86_400_000
@@ -129,6 +138,29 @@ describe('the record of a call whose handler has returned a result', () => {
     const round = roundOf({ host: { ...host, store, ...without }, line: { closed: false } as Line })
     const report = ran as unknown as UndoneReport
     expect(await undoAfter(round, {} as ReplayInput, report)).toBe(report)
+  })
+
+  const car = { key: 'car', effectKey: 'key of car' }
+  const oneUndone: Journal = {
+    ...journal,
+    begun: [...(journal.begun ?? []), car],
+    entries: [{ kind: 'undo', key: 'room.undo', at: START }],
+  }
+
+  it.each<[string, Partial<GuardRecord>, Partial<UndoneReport>, UndoReport]>([
+    ['the run has not reached', {}, {}, { undone: [], failed: ['room'] }],
+    [
+      'the run has not reached after it undid one',
+      {},
+      { journal: oneUndone, undoable: [{ key: 'room' } as Undoable] },
+      { undone: ['room'], failed: ['car'] },
+    ],
+  ])('M1 leaves to a worker an effect that %s, and says so', async (_name, record, known, undo) => {
+    await changeGuard(host, guard(), DAY, () => ({ phase: 'open', journal, ...record }))
+    const ran = { ending: { kind: 'threw', error: new Error() }, journal, undoable: [], ...known }
+    const round = roundOf({ line: { closed: false } as Line })
+    const report = await undoAfter(round, {} as ReplayInput, ran as unknown as UndoneReport)
+    expect(report).toEqual({ ...ran, undo, left: true })
   })
 
   it('M1 stays open once another instance continues the call', async () => {

@@ -27,6 +27,7 @@ import {
   undoGone,
   undoingIn,
   withRecorded,
+  withTried,
   withUndo,
 } from './undo.ts'
 
@@ -196,6 +197,9 @@ describe('an effect that can be undone', () => {
     await keep({ begun: begun('room', 'car') }, 'intent', round)
     await tasks.engine.cancel(id, owner)
     expect(await host.store?.alarms?.ended(id)).toBe('cancelled')
+    // It was running meanwhile.
+    await keep({ entries: [entry('room')] }, 'outcome', round)
+    expect(await read()).toMatchObject({ journal: { entries: [entry('room')] } })
   })
 
   it('M1 of a task whose record says that it ended does not begin: an operator has to continue it elsewhere', async () => {
@@ -263,7 +267,11 @@ describe('a round that comes again', () => {
 
   it('M1 reads no record of a call without effects that can be undone, nor without a store for it', async () => {
     await write({ journal: journalOf({ entries: [entry('room')] }) })
-    expect(await entries({ lineage: undefined })).toEqual([])
+    const get = () => Promise.reject(new Error('read'))
+    const records = { ...host.store?.records, get }
+    const unread = { ...host, store: { ...host.store, records } } as unknown as OpenHost
+    const plain = { ...beginning, journal: journalOf({ lineage: undefined }) }
+    expect(await withRecorded(unread, plain)).toBe(plain)
     const others = [{ store: undefined }, { store: { ...host.store, records: undefined } }]
     for (const other of others)
       expect(await withRecorded({ ...host, ...other } as unknown as OpenHost, beginning)).toBe(beginning)
@@ -381,7 +389,9 @@ describe('the alarm of a call', () => {
     await write({})
     for (const more of [{ begun: [] }, { begun: undefined }, { lineage: undefined }])
       await undoGone(host, journalOf(more))
+    await undoGone({ ...host, tasks: undefined }, journalOf())
     expect((await read())?.phase).toBe('open')
+    expect(events).toEqual([])
   })
 
   it('M1 R11 undoes the call when it expires if the store is away now', async () => {
@@ -423,22 +433,25 @@ describe('the alarm of a call', () => {
 })
 
 describe('what is left to undo', () => {
-  it.each<[string, Partial<Journal>, string[], boolean]>([
-    ['nothing began', { begun: undefined }, [], false],
-    ['it has begun', { begun: begun('a') }, ['a'], true],
-    ['it has run', { begun: begun('a'), entries: [entry('a')] }, ['a'], false],
-    ['the last that began comes first', { begun: begun('a', 'b') }, ['b', 'a'], true],
-    ['one was undone', { begun: begun('a', 'b'), entries: [undone('a')] }, ['b'], true],
-    ['an undo failed', { begun: begun('a'), entries: [undone('a', failure)] }, ['a'], false],
+  /** All of it, and of a call that ended well. */
+  it.each<[string, Partial<Journal>, string[], string[], boolean]>([
+    ['nothing began', { begun: undefined }, [], [], false],
+    ['it has begun', { begun: begun('a') }, ['a'], [], true],
+    ['it has run', { begun: begun('a'), entries: [entry('a')] }, ['a'], [], false],
+    ['the last that began comes first', { begun: begun('a', 'b') }, ['b', 'a'], [], true],
+    ['one was undone', { begun: begun('a', 'b'), entries: [undone('a')] }, ['b'], [], true],
+    ['an undo failed', { begun: begun('a'), entries: [undone('a', failure)] }, ['a'], ['a'], false],
     [
       'a step has the name of an undo',
       { begun: begun('a'), entries: [entry('a.undo', { kind: 'step' })] },
       ['a'],
+      [],
       false,
     ],
-    ['the other one is running', { begun: begun('a', 'b'), entries: [entry('a')] }, ['b', 'a'], true],
-  ])('M1 %s', (_name, more, left, running) => {
+    ['the other one is running', { begun: begun('a', 'b'), entries: [entry('a')] }, ['b', 'a'], [], true],
+  ])('M1 %s', (_name, more, left, tried, running) => {
     expect(leftToUndo(journalOf(more))).toEqual(left)
+    expect(leftToUndo(withTried(journalOf(more)))).toEqual(tried)
     expect(mayRun(journalOf(more))).toBe(running)
   })
 })
