@@ -326,7 +326,7 @@ describe('a call that ends without success', () => {
       await write({ phase: 'undoing', since: START, journal: more })
       return fail()
     })
-    expect(textOf(outcome)).toBe('trip failed')
+    expect(textOf(outcome)).toBe('trip failed | Not undone yet: meal, car, room. The server tries again.')
     expect(calls).toEqual(['do room', 'do car'])
     expect(woken).toEqual([])
     expect(await read()).toMatchObject({ phase: 'undoing', since: START })

@@ -155,6 +155,12 @@ describe('the record of a call whose handler has returned a result', () => {
       { journal: oneUndone, undoable: [{ key: 'room' } as Undoable] },
       { undone: ['room'], failed: ['car'] },
     ],
+    [
+      'may be running elsewhere while the alarm waits for it',
+      { phase: 'undoing', since: START },
+      {},
+      { undone: [], failed: ['room'] },
+    ],
   ])('M1 leaves to a worker an effect that %s, and says so', async (_name, record, known, undo) => {
     await changeGuard(host, guard(), DAY, () => ({ phase: 'open', journal, ...record }))
     const ran = { ending: { kind: 'threw', error: new Error() }, journal, undoable: [], ...known }

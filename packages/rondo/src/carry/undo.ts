@@ -325,7 +325,8 @@ export async function undoAfter(round: Round, input: ReplayInput, ran: RunReport
   // Another run of this round has ended the call well.
   if (kept?.phase === 'ended') return report
   // The alarm waits for an effect that may still be running in another process.
-  if (kept?.since !== undefined && mayRun(kept.journal)) return { ...report, left: true }
+  if (kept?.since !== undefined && mayRun(kept.journal))
+    return { ...report, undo: summarize(kept.journal), left: true }
   return undoFailed(round, tasks, guard, input, report, merge(journal, kept?.journal))
 }
 
