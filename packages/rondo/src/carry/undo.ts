@@ -44,7 +44,7 @@ export interface GuardRecord {
   readonly journal: Journal
   /** The task that the call became. */
   readonly task?: GuardedTask
-  /** When the alarm began to undo, ms since the epoch. */
+  /** When the alarm began to undo, ms since the epoch. It has not yet if an operator has retried the task since. */
   readonly since?: number
 }
 

@@ -198,6 +198,15 @@ describe('the alarm of a call in rounds', () => {
     expect(undone(await turnAt(EXPIRES))).toEqual({ undone: [] })
   })
 
+  it('M1 waits anew for an effect if an operator retried the task in between', async () => {
+    const task = await follow('open')
+    await write({ phase: 'undoing', since: START - 2 * LEASE_MS, task, journal: { ...journal, entries: [] } })
+    expect(await turnAt(START)).toMatchObject({ kind: 'park' })
+    await tasks.engine.cancel(task.id, task.owner)
+    expect(await turnAt(START + 1_000)).toEqual({ kind: 'release', delayMs: 1_000 })
+    expect(await turnAt(START + 1_000 + 2 * LEASE_MS)).toEqual(undoes)
+  })
+
   it('M1 undoes at once what another worker has begun to undo, and nothing twice', async () => {
     await write({ phase: 'undoing', since: START - 2 * LEASE_MS })
     expect(await turnAt(START)).toEqual(undoes)

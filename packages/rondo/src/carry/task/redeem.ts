@@ -71,7 +71,13 @@ export async function redeem(
   const alarm = { host, tasks, turn, plan, guard, clock }
   const record = await readGuard(host, guard)
   const standing = await standingOf(alarm, record)
-  if (standing.kind === 'open') return park(alarm, standing.until, record?.task !== undefined)
+  if (standing.kind === 'open') {
+    const { until } = standing
+    // An operator has retried the task: from its next end on, the alarm waits again for effects that are running.
+    if (record?.since !== undefined)
+      await changeGuard(host, guard, tasks.maxTtlMs, (now) => now && { ...now, since: until })
+    return park(alarm, until, record?.task !== undefined)
+  }
   if (standing.kind === 'well') {
     const tried = record && withTried(record.journal)
     if (tried && leftToUndo(tried).length > 0) return undo(alarm, target, tried)
@@ -80,7 +86,9 @@ export async function redeem(
     return complete(alarm, [])
   }
   const now = await changeGuard(host, guard, tasks.maxTtlMs, (current) =>
-    current?.phase === 'open' || (current?.task && current.phase === 'ended')
+    current?.phase === 'open' ||
+    (current?.task && current.phase === 'ended') ||
+    (current?.since !== undefined && current.since > turn.claimedAt)
       ? { ...current, phase: 'undoing', since: turn.claimedAt }
       : undefined,
   )
