@@ -326,6 +326,16 @@ describe('the stream of a request', () => {
     expect(served.map(({ line }) => line.closed)).toEqual([true, true])
     expect(first.watched()).toEqual([])
   })
+
+  it('leaves a call alone whose request comes again from a client that leaves', async () => {
+    const { first, served } = startService({ answer: asking })
+    const headers = await first.begin()
+    first.request('POST', call(1), headers)
+    await settle()
+    first.request('POST', call(1), headers).leave()
+    await settle()
+    expect(served.map(({ line }) => line.closed)).toEqual([false])
+  })
 })
 
 describe('an answer', () => {

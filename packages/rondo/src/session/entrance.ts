@@ -275,10 +275,12 @@ async function deliverAdmitted(
   taking.catch(onError)
   // The stream outlives the requests, so it must not hold references to them.
   const ids = requests.flatMap((one) => (one.kind === 'call' ? [one.call.id] : []))
+  // An id that is repeated names a call of another stream, which is refused here and continues there.
   const cancel = (): void => {
-    for (const id of ids) session.cancel(id)
+    for (const id of ids) session.cancel(id, channel)
   }
   let isLost = false
+  let hasBegun = false
   const wish = {
     primed: dialect.primesStreams,
     streams: readsStreams(headers.accept),
@@ -287,7 +289,7 @@ async function deliverAdmitted(
     scopes: [...new Set([...(scopes?.values() ?? [])].flat())],
     onLost() {
       isLost = true
-      cancel()
+      if (hasBegun) cancel()
     },
   }
   const channel = session.streams.open(wish, outlet, stream)
@@ -298,6 +300,7 @@ async function deliverAdmitted(
     endWith: (events) => channel.endWith(events),
   }
   for (const one of requests) dispatch(context, session, version, one, principal, path)
+  hasBegun = true
   // The client left before its calls began.
   if (isLost) cancel()
 }

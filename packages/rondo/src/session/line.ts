@@ -125,6 +125,10 @@ export class SessionLine implements AskingLine {
     return this.#left
   }
 
+  get channel(): Channel {
+    return this.#channel
+  }
+
   get #isKept(): boolean {
     return this.#keeper?.isKept() === true
   }

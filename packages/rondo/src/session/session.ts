@@ -249,10 +249,13 @@ export class Session implements LineHost {
     this.touch()
   }
 
-  /** Cancels a call, because the client asked for it or can no longer be reached. Returns false if this instance has none. */
-  cancel(id: RequestId): boolean {
+  /**
+   * Cancels a call, because the client asked for it or can no longer be reached on `channel`. Returns false if this instance has
+   * none.
+   */
+  cancel(id: RequestId, channel?: Channel): boolean {
     const line = this.#calls.get(id)
-    line?.cancel()
+    if (channel === undefined || line?.channel === channel) line?.cancel()
     return line !== undefined
   }
 
