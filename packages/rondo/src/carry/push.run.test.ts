@@ -433,6 +433,18 @@ describe('a call that is kept in a store while it waits', () => {
     expect(started.kept).toMatchObject([{ claims: { round: 2, journal } }])
   })
 
+  it.each([false, true])(
+    'R6 begins no effect if its client has gone meanwhile (elsewhere: %s)',
+    async (isTaken) => {
+      let effects = 0
+      const keep = async () => void Object.assign(started.line, { closed: true })
+      const given = { ...line, keep, isTaken: async () => isTaken }
+      const started = start((ctx) => ctx.effect('save', () => ++effects), { line: given })
+      expect(await started.run()).toMatchObject({ kind: 'error', error: { code: 'PEER_REQUEST' } })
+      expect(effects).toBe(0)
+    },
+  )
+
   it('R7 is kept with its questions, and when the first of them closes', async () => {
     const schema = z.object({ value: z.string() })
     const handler = async (ctx: Context) => {

@@ -288,9 +288,12 @@ async function keep(round: PushedRound, pause: Pause): Promise<Next> {
     askedAt,
   }
   if (questions === undefined) {
-    if (isDurable)
-      await request.line.keep?.({ claims: claimsOf(round, journal, asked), progress: steady.progress })
-    return { kind: 'run', beginning: next, capabilities }
+    if (!isDurable) return { kind: 'run', beginning: next, capabilities }
+    await request.line.keep?.({ claims: claimsOf(round, journal, asked), progress: steady.progress })
+    if (!request.line.closed) return { kind: 'run', beginning: next, capabilities }
+    // Nothing is kept of a call whose client has gone meanwhile, so its effect must not begin.
+    const kind = (await request.line.isTaken?.()) ? 'left' : 'gone'
+    return afterAsking(round, { kind }, { beginning: next, methods: {} })
   }
   const left = beginning.flowExpires - host.platform.now()
   const isOne = Object.keys(questions).length === 1

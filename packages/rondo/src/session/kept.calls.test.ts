@@ -120,6 +120,29 @@ function afterRead({ fleet: { records } }: Part, work: () => Promise<unknown>): 
 }
 
 describe('a call that is kept', () => {
+  it('R2 uses no id of a question again that a record of an earlier release contains', async () => {
+    const world = start()
+    const [, second] = world.parts
+    const { ids } = await park(world)
+    const found = await second.kept.find(second.session, STREAM)
+    if (found === undefined) throw new Error('nothing was kept')
+    const value = { ...found.value, named: undefined }
+    const taken = await second.kept.take(second.session, STREAM, { ...found, value }, 0)
+    expect(ids).not.toContain(hold(second, taken).name(1)[0])
+  })
+
+  it('J1 leaves nothing behind if it is cancelled while it is being kept', async () => {
+    const world = start()
+    const [first] = world.parts
+    const call = hold(first)
+    const parking = call.park({ kept: KEPT }, [], world.until)
+    expect(await call.drop()).toBe(true)
+    await parking
+    await first.kept.flush()
+    expect(await recordOf(first)).toBeUndefined()
+    expect(first.timers).toEqual([])
+  })
+
   it('kept 1: is found at every instance, by its session and its owner', async () => {
     const world = start()
     const [first, second] = world.parts

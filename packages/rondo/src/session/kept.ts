@@ -55,7 +55,7 @@ export interface CallRecord {
   readonly until: number
   readonly questions: readonly SentQuestion[]
   /** How many questions the call has named so far: no id is used again. */
-  readonly named: number
+  readonly named?: number
   readonly answers: Readonly<Record<string, PeerAnswer>>
   /** The response, once there is one. */
   readonly response?: string
@@ -216,8 +216,11 @@ export function createKeptCalls(
       const { id, target, progressToken, scopes, protocolVersion } = terms
       const { tag, owner, name } = session
       const place = (): string => callRecord(stream.name)
-      let count = taken?.named ?? 0
+      // A record of an earlier release does not say how many.
+      const asked = (taken?.questions ?? []).map((one) => Number(one.id.split('.')[1]))
+      let count = Math.max(taken?.named ?? 0, ...asked)
       let isKept = taken !== undefined
+      let isDropped = false
       let line: SessionLine | undefined
       /** The record without what is large: a call that waits must not hold it in memory. */
       let known: RecordGuess<CallRecord> | undefined = taken ? undefined : { value: undefined, version: 0 }
@@ -279,7 +282,7 @@ export function createKeptCalls(
             session,
             (record) => {
               isTaken = record !== undefined && !mine(record)
-              if (isTaken || (isKept && record === undefined)) return undefined
+              if (isDropped || isTaken || (isKept && record === undefined)) return undefined
               return next
             },
             narrowCall,
@@ -287,9 +290,12 @@ export function createKeptCalls(
           )
           if (outcome === 'limit') throw new RondoError('LIMIT_PARKED')
           if (isTaken) line?.leave()
-          if (outcome === 'unchanged') throw new RondoError('STATE_INVALID', 'Another instance has this call')
+          if (outcome === 'unchanged' && !isDropped)
+            throw new RondoError('STATE_INVALID', 'Another instance has this call')
           isKept = true
           known = known && { value: withoutContent(value), version: known.version }
+          // Cancelled while it was being kept: nobody may continue it, and nobody would end its record.
+          if (isDropped) return void (await this.drop())
           enroll(stream.name, { session, line, known })
         },
         async settle(json) {
@@ -314,6 +320,7 @@ export function createKeptCalls(
           }
         },
         async drop() {
+          isDropped = true
           if (!isKept) return true
           held.delete(stream.name)
           // Not if another instance has the call by now. Marked first, so that none takes it meanwhile.
