@@ -305,6 +305,15 @@ describe('a stream that is relayed', () => {
     expect([await second.relays.peek('r'), first.timers, first.writes]).toEqual([undefined, [], []])
   })
 
+  it('R9 leaves no timer behind if it had ended before it was wanted', async () => {
+    const { first, stream, there, want, pass } = await relay()
+    there.leave()
+    stream.respond('{"id":1}')
+    await want()
+    await pass(1_000)
+    expect(first.timers).toEqual([])
+  })
+
   it('J1 is kept for its client when the client goes away again', async () => {
     const { first, second, stream, there, want, read, pass, lost } = await relay()
     await want()

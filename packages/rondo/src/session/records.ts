@@ -267,6 +267,11 @@ function createRemoteOutlet(
     begin(given, onEnd) {
       scopes = given
       finish = onEnd
+      // A stream that has ended is whole by now, and closes nothing any more.
+      if (ended) {
+        onEnd()
+        return void flush()
+      }
       stopWatching = every(SIGN_MS, () => {
         if (Date.now() - heardAt > SILENT_MS) leave()
       })
