@@ -73,7 +73,7 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
     expect(reserved.size).toBe(2)
     const other = hotel(open(), 'always')
     await send(other.server, 'tasks/cancel', { taskId })
-    await expect.poll(() => [...undone, ...other.undone], { timeout: 10_000 }).toEqual(['two', 'one'])
+    await expect.poll(() => [...undone, ...other.undone]).toEqual(['two', 'one'])
   })
 
   it.each(['cancel', 'fail'] as const)(
@@ -88,7 +88,7 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
       const operator = open()
       onTestFinished(() => operator.close())
       expect(await operator.operator?.act({ kind, id: taskId, keepMs: 60_000 }, 'ann')).toBe('done')
-      await expect.poll(() => undone, { timeout: 10_000 }).toEqual(['two', 'one'])
+      await expect.poll(() => undone).toEqual(['two', 'one'])
     },
   )
 
@@ -102,8 +102,9 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
       async settle(fence, ending) {
         const [task] = await dying.tasks.list({ id: fence.id })
         if (task?.owner.principal.startsWith('undo ')) return dying.tasks.settle(fence, ending)
-        life.cancelled = await dying.tasks.cancel(fence.id, task?.owner ?? { tenant: '', principal: '' })
+        // Before the cancellation, which makes the alarm due.
         life.dead = true
+        life.cancelled = await dying.tasks.cancel(fence.id, task?.owner ?? { tenant: '', principal: '' })
         return false
       },
     }
@@ -116,7 +117,7 @@ function describeUndo(share: () => Promise<OpenHandle>): void {
     expect([reserved.size, undone]).toEqual([2, []])
     const next = hotel(open(), 'always')
     await send(next.server, 'server/discover', {})
-    await expect.poll(() => next.undone, { timeout: 10_000 }).toEqual(['two', 'one'])
+    await expect.poll(() => next.undone).toEqual(['two', 'one'])
   })
 
   it('M1 takes back what ran if nobody continues the call', async () => {
