@@ -457,7 +457,7 @@ export function createFleet(runtime: Runtime, world: World, plan: Plan, judge: J
       pollMs: 4_000,
       notify: [
         function tell({ kind, messageId, id, message, details }) {
-          if (kind !== 'asked' || notices.has(messageId)) return
+          if (kind === 'update' || notices.has(messageId)) return
           notices.add(messageId)
           const text = String(details.text ?? message)
           for (const person of PEOPLE)

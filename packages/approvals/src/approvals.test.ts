@@ -308,6 +308,20 @@ describe('a decision', () => {
     expect(await stateOf(desk, 'reworded')).toBe('open')
   })
 
+  it('V2 is asked again if a release words it as before', async () => {
+    const heard: string[] = []
+    const desk = bench({ notify: [({ id, kind }) => void heard.push(`${kind} ${id}`)] })
+    const first = await desk.ask()
+    await desk.approvals.desk().drain()
+    await desk.ask({ ...first, id: 'reworded', message: 'Deploy 6.6.6?' })
+    await desk.ask(first)
+    expect([await stateOf(desk, first.id), await stateOf(desk, 'reworded')]).toEqual(['open', 'withdrawn'])
+    await desk.approvals.desk().drain()
+    expect(heard).toContain(`reminder ${first.id}`)
+    expect(await desk.decide(first.id, 'ann', 'approve')).toContain('You have approved this.')
+    expect(await stateOf(desk, first.id)).toBe('approved')
+  })
+
   it('V2 of a repeated turn opens no second request', async () => {
     const desk = bench()
     const first = await desk.ask()

@@ -21,6 +21,7 @@ import {
   newRequest,
   type Refusal,
   type Request,
+  reopen,
   useDecision,
   type Vote,
   whyNoVote,
@@ -179,7 +180,12 @@ export function createDesk(options: DeskOptions): Desk {
     const jobs = openingJobs(created.next, notifiers, now)
     if (await write({ id: given.id, version: 0, now }, { ...created, jobs })) return
     await change(given.id, (request, at) => {
-      if (request.attempt > given.attempt || request.hook === given.hook) return { result: undefined }
+      if (request.attempt > given.attempt) return { result: undefined }
+      if (request.state === 'withdrawn') {
+        const again = reopen({ ...request, attempt: given.attempt, hook: given.hook })
+        return { ...again, jobs: openingJobs(again.next, notifiers, at), result: undefined }
+      }
+      if (request.hook === given.hook) return { result: undefined }
       const next = { ...request, attempt: given.attempt, hook: given.hook }
       const due = request.state === 'open' ? [] : [{ name: 'deliver', dueAt: at }]
       return { next, happenings: [], jobs: due, result: undefined }

@@ -163,6 +163,12 @@ export function withdraw(request: Request, reason: 'reworded' | 'ended', now: nu
   return { next, happenings: [{ event: 'withdrawn', reason }] }
 }
 
+/** Asks again what was withdrawn: a release words it as before. Votes hold, because they were cast for exactly this. */
+export function reopen({ closedAt: _, ...request }: Request): Change {
+  const { message, details } = request
+  return { next: { ...request, state: 'open' }, happenings: [{ event: 'asked', message, details }] }
+}
+
 /** Adds people who may decide. */
 export function escalate(request: Request): Change {
   const to = request.escalate?.to ?? []
