@@ -92,10 +92,10 @@ function groupsOf(folder) {
   return rows.map((row) => ({ ...row, sources: row.sources.filter((file) => wanted.includes(file)) }))
 }
 
-/** What one process tries: after a thousand mutants, what hangs in its modules makes it ten times slower. */
-function chunksOf(sources) {
-  const count = Math.ceil(sources.length / 4)
-  return Array.from({ length: count }, (_, at) => sources.slice(4 * at, 4 * at + 4))
+/** Splits the files of a folder: a process that has tried a thousand mutants becomes slow. */
+function chunksOf(sources, size = 4) {
+  const count = Math.ceil(sources.length / size)
+  return Array.from({ length: count }, (_, at) => sources.slice(size * at, size * (at + 1)))
 }
 
 /** The tests in `names`, of which `./x` is beside the files. If none is, all of those. */

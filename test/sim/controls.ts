@@ -1,8 +1,8 @@
 /**
  * Weakened copies of the real code. The simulator has to find each of them; a run of the unchanged code has to find nothing.
  *
- * The list was written from the promises, and not from what the simulator can do: its beginning before the simulator, its end by
- * somebody who had not seen it. `from` occurs exactly once in its file.
+ * The list was written from the promises, and not from what the simulator can do: its beginning before the simulator, its end
+ * without knowing it. `from` occurs exactly once in its file.
  */
 
 export interface Control {
@@ -325,7 +325,7 @@ export const CONTROLS: readonly Control[] = [
     from: 'repeated = record\n',
     to: '',
   },
-  // Chosen later, by somebody who had not seen the simulator.
+  // Chosen without knowing the simulator.
   {
     name: 'replayed-answer-leaves-the-effect-key',
     breaks: 'An effect has the same key after an answer was recorded as before.',

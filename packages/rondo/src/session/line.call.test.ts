@@ -571,7 +571,7 @@ describe('the questions of another instance', () => {
 })
 
 describe('a line that ends', () => {
-  it('J1 are asked by nobody if another instance has the call, and end it if the client is gone', async () => {
+  it('J1 leave the call to an instance that has it, and end it if the client is gone', async () => {
     const { line, taken } = start({ isDurable: true, isTakenOver: true, channel: { open: false } })
     taken.elsewhere = true
     expect(await line.ask(ONE, TERMS)).toEqual({ kind: 'left' })

@@ -22,7 +22,7 @@ import { FREE_WEIGHT } from '../serve/limits.ts'
 import type { Loads } from '../serve/port.ts'
 import type { SessionLine } from './line.ts'
 import type { Older } from './older.ts'
-import { isOver, isUnheard } from './resume.ts'
+import { isOver, isSilent } from './resume.ts'
 import type { Session } from './session.ts'
 
 const OWNER = principalTag(ADA)
@@ -571,7 +571,7 @@ describe('a search', () => {
     [5, 399, 400, false],
   ])('after %i looks and %i ms takes a call from a silent holder with a lease of %i ms: %s', (...row) => {
     const [looks, waitedMs, leaseMs, isTaken] = row
-    expect(isUnheard(looks, waitedMs, leaseMs)).toBe(isTaken)
+    expect(isSilent(looks, waitedMs, leaseMs)).toBe(isTaken)
   })
 
   it.each([

@@ -90,7 +90,7 @@ async function findStream(parts: ResumeParts, resuming: Resuming): Promise<boole
       void relays.read(session, stream, relay, outlet).catch(options.onError).finally(stopKeepAlive)
       return true
     }
-    if (found && isFree(host, found, after, isUnheard(looks, waited, host.leaseMs))) {
+    if (found && isFree(host, found, after, isSilent(looks, waited, host.leaseMs))) {
       const taken = await kept.take(session, stream, found, after)
       if (taken) {
         await continueHere(parts, resuming, stream, after, taken)
@@ -104,7 +104,7 @@ async function findStream(parts: ResumeParts, resuming: Resuming): Promise<boole
 }
 
 /** True if the holder of a call that only waits would have said by now that it lives. */
-export function isUnheard(looks: number, waitedMs: number, leaseMs: number): boolean {
+export function isSilent(looks: number, waitedMs: number, leaseMs: number): boolean {
   return looks >= PARKED_LOOKS && waitedMs >= Math.min(PARKED_MS, leaseMs)
 }
 
@@ -117,18 +117,18 @@ export function isOver(
   return waitedMs > Math.min(WANTED_MS, leaseMs) + (found ? leaseMs : 0)
 }
 
-/** True if the call can be taken over from its holder, if it has one. `isUnanswered`: the holder does not say that it lives. */
+/** True if the call can be taken over from its holder, if it has one. `silent`: the holder does not say that it lives. */
 function isFree(
   { leaseMs, platform }: FlowHost,
   { value, quietMs }: OpenRecord<CallRecord>,
   after: number,
-  isUnanswered: boolean,
+  silent: boolean,
 ): boolean {
   if (value.holder === '' || quietMs >= leaseMs) return true
   if (!isParked(value, platform.now())) return false
   // Only the holder can send what came before the questions.
   const { questions } = value
-  return isUnanswered || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
+  return silent || questions.length === 0 || questions.some(({ event }) => event <= after + 1)
 }
 
 function beginAnew({ session, outlet, options }: Resuming): boolean {

@@ -338,7 +338,7 @@ describe('a turn that has lost its lease', () => {
   })
 })
 
-it('ends a task where nobody wants to know of it', async () => {
+it('ends a task although nobody listens for its end', async () => {
   const options = { onEnded: undefined, maxFailures: 1 }
   const completed = await begin(async () => complete('done'), { options })
   expect(await completed.turn.done).toEqual({ kind: 'complete' })
